@@ -121,12 +121,25 @@ const needsOf = (kernel: KernelSpec): { reads: readonly Reach[]; writes: readonl
     case 'reduce':
       return {
         reads: [dense(kernel.outer * kernel.length * kernel.inner, kernel.input)],
-        writes: [dense(kernel.outer * kernel.inner, kernel.output)],
+        writes: [dense(kernel.outer * (kernel.count ?? 1) * kernel.inner, kernel.output)],
       }
-    case 'gather': {
-      const { outer, length, inner, count, dtype } = kernel
+    case 'scan': {
+      const count = kernel.outer * kernel.length * kernel.inner
+      return { reads: [dense(count, kernel.input)], writes: [dense(count, kernel.output)] }
+    }
+    case 'join': {
+      const { outer, inner, dtype, pieces } = kernel
+      const of = (length: number) => dense(outer * length * inner, dtype)
       return {
-        reads: [dense(outer * length * inner, dtype), dense(count, 'i32')],
+        reads: pieces.filter(({ fill }) => fill === undefined).map(({ length }) => of(length)),
+        writes: [of(pieces.reduce((total, { length }) => total + length, 0))],
+      }
+    }
+    case 'gather': {
+      const { outer, length, inner, count, dtype, along = false } = kernel
+      const indices = along ? outer * count * inner : count
+      return {
+        reads: [dense(outer * length * inner, dtype), dense(indices, 'i32')],
         writes: [dense(outer * count * inner, dtype)],
       }
     }

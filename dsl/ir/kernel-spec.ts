@@ -4,7 +4,15 @@ import type { DType } from './tensor.js'
  * The work of a `run` command as data: the instruction set that every device implements. An operator's
  * `lower` makes one; `native/kernels/` reads it. Reads and writes are those of the command, in its order.
  */
-export type KernelSpec = CopySpec | MapSpec | MatmulSpec | ReduceSpec | GatherSpec | CudaSpec
+export type KernelSpec =
+  | CopySpec
+  | MapSpec
+  | MatmulSpec
+  | ReduceSpec
+  | ScanSpec
+  | GatherSpec
+  | JoinSpec
+  | CudaSpec
 
 /**
  * reads [source …], writes [target]: `bytes` bytes, in whichever direction their spaces ask for. Of several
@@ -72,8 +80,8 @@ export type MapInstruction =
 
 /**
  * reads [a, b], writes [c] or [c, workspace]: c[i] = a[i] · b[i] for i < batch, row-major, accumulated in
- * f32. a is m × k (k × m when `transposeA`), b is k × n (n × k when `transposeB`), c is m × n. A batch stride (in elements) of 0 shares
- * the operand.
+ * f32. a is m × k (k × m when `transposeA`), b is k × n (n × k when `transposeB`), c is m × n. A batch stride
+ * (in elements) of 0 shares the operand.
  */
 export interface MatmulSpec {
   readonly kind: 'matmul'
@@ -94,7 +102,8 @@ export interface MatmulSpec {
 /**
  * reads [x] as outer × length × inner, writes [y] as outer × inner. Accumulates in f32 (i32 for i32 and u8).
  * `argmax` and `argmin` yield the position along the length, as i32, of the first of equal elements; a NaN is
- * larger and smaller than every number.
+ * larger and smaller than every number. With a `count` they write outer × count × inner: the positions of the
+ * `count` best elements, best first.
  */
 export interface ReduceSpec {
   readonly kind: 'reduce'
@@ -104,12 +113,27 @@ export interface ReduceSpec {
   readonly inner: number
   readonly input: DType
   readonly output: DType
+  /** Of `argmax` and `argmin`, at most the length; absent: one. */
+  readonly count?: number
+}
+
+/**
+ * reads [x], writes [y], both outer × length × inner: each element is the sum of those along the length up to its
+ * own place. Accumulates in f32 (i32, which wraps, for i32 and u8).
+ */
+export interface ScanSpec {
+  readonly kind: 'scan'
+  readonly outer: number
+  readonly length: number
+  readonly inner: number
+  readonly input: DType
+  readonly output: DType
 }
 
 /**
  * reads [x, indices], writes [y]: x is outer × length × inner, indices are `count` of i32, y is outer × count ×
- * inner, y[o, j] = x[o, indices[j]]. Where an index is outside of 0 to length − 1 the row is zeros, and nothing is
- * read.
+ * inner, y[o, j] = x[o, indices[j]]. With `along` the indices are outer × count × inner, and y[o, j, i] =
+ * x[o, indices[o, j, i], i]. An index outside of 0 to length − 1 takes zeros, and nothing is read.
  */
 export interface GatherSpec {
   readonly kind: 'gather'
@@ -118,6 +142,26 @@ export interface GatherSpec {
   readonly inner: number
   readonly count: number
   readonly dtype: DType
+  /** An index for each element; absent: one for each row. */
+  readonly along?: true
+}
+
+/**
+ * reads [source …], writes [y]: y is outer × (the lengths of all pieces) × inner, its pieces one after the other.
+ * A piece is a source of outer × length × inner, or the number `fill`.
+ */
+export interface JoinSpec {
+  readonly kind: 'join'
+  readonly outer: number
+  readonly inner: number
+  readonly dtype: DType
+  readonly pieces: readonly JoinPiece[]
+}
+
+export interface JoinPiece {
+  readonly length: number
+  /** Absent: the piece is the next source. */
+  readonly fill?: number
 }
 
 /**

@@ -1,4 +1,13 @@
-import type { CopySpec, CudaSpec, KernelSpec, MapInstruction, MapSpec, MatmulSpec } from './kernel-spec.js'
+import type {
+  CopySpec,
+  CudaSpec,
+  JoinSpec,
+  KernelSpec,
+  MapInstruction,
+  MapSpec,
+  MatmulSpec,
+  ReduceSpec,
+} from './kernel-spec.js'
 import { limits } from './limits.js'
 import type { Reader } from './reader.js'
 import type { DType } from './tensor.js'
@@ -21,6 +30,7 @@ const unary = [
   'round',
 ] as const
 const binary = ['add', 'sub', 'mul', 'div', 'min', 'max', 'pow', 'lt', 'le', 'eq'] as const
+const kinds = ['copy', 'map', 'matmul', 'reduce', 'scan', 'gather', 'join', 'cuda'] as const
 const integerMost = Number.MAX_SAFE_INTEGER
 const gridMost = 2 ** 31 - 1
 
@@ -33,7 +43,7 @@ export const readDType = (r: Reader, value: unknown, at: string): DType => r.one
 export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec => {
   const spec = r.object(value, at)
   const get = (key: string) => r.field(spec, key)
-  const kind = r.oneOf(get('kind'), `${at}.kind`, ['copy', 'map', 'matmul', 'reduce', 'gather', 'cuda'])
+  const kind = r.oneOf(get('kind'), `${at}.kind`, kinds)
   const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
   switch (kind) {
     case 'copy':
@@ -50,11 +60,15 @@ export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec =>
         inner: size('inner'),
         count: size('count'),
         dtype: readDType(r, get('dtype'), `${at}.dtype`),
+        ...(readFlag(r, get('along'), `${at}.along`) ? { along: true } : {}),
       }
     case 'reduce':
+      return readReduce(r, get, at)
+    case 'join':
+      return readJoin(r, get, at)
+    case 'scan':
       return {
         kind,
-        how: r.oneOf(get('how'), `${at}.how`, ['sum', 'mean', 'max', 'min', 'argmax', 'argmin']),
         outer: size('outer'),
         length: size('length'),
         inner: size('inner'),
@@ -67,6 +81,12 @@ export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec =>
 }
 
 type Get = (key: string) => unknown
+
+/** True, or absent. */
+const readFlag = (r: Reader, value: unknown, at: string): boolean => {
+  if (value !== undefined && value !== true) r.wrong(at, 'true, or nothing', value)
+  return value === true
+}
 
 const readCopy = (r: Reader, get: Get, at: string): CopySpec => {
   const bytes = r.integer(get('bytes'), `${at}.bytes`, 1, integerMost)
@@ -82,6 +102,55 @@ const readCopy = (r: Reader, get: Get, at: string): CopySpec => {
       'all parts are of one size',
     )
   return { kind: 'copy', bytes, parts }
+}
+
+const readReduce = (r: Reader, get: Get, at: string): ReduceSpec => {
+  const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
+  const how = r.oneOf(get('how'), `${at}.how`, ['sum', 'mean', 'max', 'min', 'argmax', 'argmin'])
+  const length = size('length')
+  const count = get('count') === undefined ? undefined : size('count')
+  const most = how === 'argmax' || how === 'argmin' ? length : 1
+  if (count !== undefined && count > most)
+    r.fault(
+      'BadKernel',
+      `${at}.count`,
+      'count',
+      `at most ${most}, for ${how} of ${length}`,
+      `${count}`,
+      'only argmax and argmin yield several positions, and at most one for each element',
+    )
+  return {
+    kind: 'reduce',
+    how,
+    outer: size('outer'),
+    length,
+    inner: size('inner'),
+    input: readDType(r, get('input'), `${at}.input`),
+    output: readDType(r, get('output'), `${at}.output`),
+    ...(count === undefined ? {} : { count }),
+  }
+}
+
+const readJoin = (r: Reader, get: Get, at: string): JoinSpec => {
+  const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
+  const pieces = r.list(get('pieces'), `${at}.pieces`, limits.accesses).map((value, i) => {
+    const where = `${at}.pieces[${i}]`
+    const piece = r.object(value, where)
+    const fill = r.field(piece, 'fill')
+    return {
+      length: r.integer(r.field(piece, 'length'), `${where}.length`, 1, integerMost),
+      ...(fill === undefined ? {} : { fill: r.number(fill, `${where}.fill`) }),
+    }
+  })
+  if (pieces.length === 0)
+    r.fault('BadKernel', `${at}.pieces`, 'pieces', 'one piece or more', 'none', 'name what is joined')
+  return {
+    kind: 'join',
+    outer: size('outer'),
+    inner: size('inner'),
+    dtype: readDType(r, get('dtype'), `${at}.dtype`),
+    pieces,
+  }
 }
 
 const readMap = (r: Reader, get: Get, at: string): MapSpec => {

@@ -111,6 +111,29 @@ void readReduce(KernelSpec& spec, const Napi::Object& object, const std::string&
   spec.inner = integerAt(object.Get("inner"), field + ".inner", 1, most);
   spec.input = dtype(object.Get("input"), field + ".input");
   spec.output = dtype(object.Get("output"), field + ".output");
+  if (!absent(object.Get("count"))) spec.count = integerAt(object.Get("count"), field + ".count", 1, most);
+}
+
+void readScan(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
+  spec.outer = integerAt(object.Get("outer"), field + ".outer", 1, most);
+  spec.length = integerAt(object.Get("length"), field + ".length", 1, most);
+  spec.inner = integerAt(object.Get("inner"), field + ".inner", 1, most);
+  spec.input = dtype(object.Get("input"), field + ".input");
+  spec.output = dtype(object.Get("output"), field + ".output");
+}
+
+void readJoin(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
+  spec.outer = integerAt(object.Get("outer"), field + ".outer", 1, most);
+  spec.inner = integerAt(object.Get("inner"), field + ".inner", 1, most);
+  spec.input = dtype(object.Get("dtype"), field + ".dtype");
+  const Napi::Array pieces = arrayAt(object.Get("pieces"), field + ".pieces");
+  for (std::uint32_t i = 0; i < pieces.Length(); ++i) {
+    const std::string where = item(field + ".pieces", i);
+    const Napi::Object piece = objectAt(pieces.Get(i), where);
+    const Napi::Value fill = piece.Get("fill");
+    spec.pieces.push_back({integerAt(piece.Get("length"), where + ".length", 1, most), !absent(fill),
+                           absent(fill) ? 0 : numberAt(fill, where + ".fill")});
+  }
 }
 
 void readGather(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
@@ -119,6 +142,7 @@ void readGather(KernelSpec& spec, const Napi::Object& object, const std::string&
   spec.inner = integerAt(object.Get("inner"), field + ".inner", 1, most);
   spec.count = integerAt(object.Get("count"), field + ".count", 1, most);
   spec.input = dtype(object.Get("dtype"), field + ".dtype");
+  spec.along = flagOr(object.Get("along"), field + ".along", false);
 }
 
 std::array<std::uint32_t, 3> extent(Napi::Value value, const std::string& field) {
@@ -171,6 +195,12 @@ KernelSpec kernelSpec(Napi::Value value, const std::string& field) {
   } else if (kind == "reduce") {
     spec.kind = KernelSpec::Kind::reduce;
     readReduce(spec, object, field);
+  } else if (kind == "scan") {
+    spec.kind = KernelSpec::Kind::scan;
+    readScan(spec, object, field);
+  } else if (kind == "join") {
+    spec.kind = KernelSpec::Kind::join;
+    readJoin(spec, object, field);
   } else if (kind == "gather") {
     spec.kind = KernelSpec::Kind::gather;
     readGather(spec, object, field);
@@ -179,8 +209,8 @@ KernelSpec kernelSpec(Napi::Value value, const std::string& field) {
     readCuda(spec, object, field);
   } else {
     throw Napi::TypeError::New(
-        value.Env(),
-        field + ".kind must be copy, map, matmul, reduce, gather or cuda, not " + kind.substr(0, 40));
+        value.Env(), field + ".kind must be copy, map, matmul, reduce, scan, gather, join or cuda, not " +
+                         kind.substr(0, 40));
   }
   return spec;
 }

@@ -305,6 +305,16 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
         reduceSource(spec, info_.multiprocessors, &source);
       return prepareSource(source, 1, "reduce", kernel);
     }
+    case KernelSpec::Kind::scan: {
+      KernelSource source;
+      scanSource(spec, &source);
+      return prepareSource(source, 1, "scan", kernel);
+    }
+    case KernelSpec::Kind::join: {
+      KernelSource source;
+      joinSource(spec, &source);
+      return prepareSource(source, source.byteOffsets.size() - 1, "join", kernel);
+    }
     case KernelSpec::Kind::gather: {
       KernelSource source;
       gatherSource(spec, &source);

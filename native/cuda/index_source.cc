@@ -1,7 +1,7 @@
 #include "cuda/prelude.h"
 #include "cuda/source.h"
 
-// Kernels that make or read positions: argmax and argmin, and gather.
+// Kernels that make or read positions: argmax and argmin, with one position or several, and gather.
 
 namespace braid::cuda {
 namespace {
@@ -55,12 +55,49 @@ extern "C" __global__ void __launch_bounds__(256) braid_choose(const T* x, int* 
 }
 )cuda";
 
+// Several positions: a block a line. Each turn finds the best of what comes after the last one found, so the
+// line is read once a position and nothing is marked.
+constexpr const char* kChooseSeveral = R"cuda(
+struct Best { V value; Index place; };  // no element: a place below 0
+FN void keep(Best& a, V value, Index place) {
+  if (place >= 0 && (a.place < 0 || improves(value, place, a.value, a.place))) a = {value, place};
+}
+FN void combine(Best& a) {
+  #pragma unroll
+  for (int step = 16; step > 0; step /= 2) {
+    const V value = __shfl_xor_sync(0xffffffffu, a.value, step);
+    const Index place = __shfl_xor_sync(0xffffffffu, a.place, step);
+    keep(a, value, place);
+  }
+}
+extern "C" __global__ void __launch_bounds__(BLOCK) braid_choose(const T* x, int* y, Index count) {
+  __shared__ Best found[BLOCK / 32];
+  const Index line = blockIdx.x;
+  const T* at = x + line / INNER * LENGTH * INNER + line % INNER;
+  Best last = {V(), -1};
+  for (Index j = 0; j < PLACES; ++j) {
+    Best best = {V(), -1};
+    for (Index l = threadIdx.x; l < LENGTH; l += BLOCK) {
+      const V next = LOAD(at[l * INNER]);
+      if (last.place < 0 || improves(last.value, last.place, next, l)) keep(best, next, l);
+    }
+    combine(best);
+    if (threadIdx.x % 32 == 0) found[threadIdx.x / 32] = best;
+    __syncthreads();
+    last = threadIdx.x % 32 < BLOCK / 32 ? found[threadIdx.x % 32] : Best{V(), -1};
+    combine(last);
+    if (threadIdx.x == 0) y[(line / INNER * PLACES + j) * INNER + line % INNER] = (int)last.place;
+    __syncthreads();
+  }
+}
+)cuda";
+
 // A thread an element of the result.
 constexpr const char* kGather = R"cuda(
 extern "C" __global__ void __launch_bounds__(256)
 braid_gather(const T* table, const int* indices, T* y, Index count) {
   for (Index i = (Index)blockIdx.x * 256 + threadIdx.x; i < count; i += (Index)gridDim.x * 256) {
-    const Index row = i / INNER, index = indices[row % COUNT];
+    const Index row = i / INNER, index = indices[ALONG ? i : row % COUNT];
     T value = {};
     if (index >= 0 && index < LENGTH) value = table[(row / COUNT * LENGTH + index) * INNER + i % INNER];
     y[i] = value;
@@ -70,6 +107,21 @@ braid_gather(const T* table, const int* indices, T* y, Index count) {
 
 std::string constant(const char* name, std::int64_t value) {
   return "constexpr Index " + std::string(name) + " = " + std::to_string(value) + ";\n";
+}
+
+// The larger the line, the more threads share it.
+void chooseSeveral(const KernelSpec& spec, const std::string& text, KernelSource* source) {
+  const std::int64_t block = spec.length > 8192   ? 1024
+                             : spec.length > 1024 ? 256
+                             : spec.length > 64   ? 64
+                                                  : 32;
+  source->text = text + constant("PLACES", spec.count) + "constexpr int BLOCK = " + std::to_string(block) +
+                 ";\n" + kImproves + kChooseSeveral;
+  source->count = spec.outer * spec.inner;
+  source->plain = {"braid_choose", source->count * block, static_cast<unsigned>(block), false};
+  source->alignments = {1, 1};
+  source->byteOffsets = {0, 0};
+  source->wide = true;
 }
 
 }  // namespace
@@ -83,6 +135,7 @@ void chooseSource(const KernelSpec& spec, KernelSource* source) {
   text += constant("LENGTH", spec.length) + constant("INNER", spec.inner);
   text += std::string("#define LOAD ") + (whole ? "loadI" : "loadF") + "\n";
   text += std::string("#define BETTER ") + (spec.how == ReduceHow::argmax ? "b > a" : "b < a") + "\n";
+  if (spec.count > 1) return chooseSeveral(spec, text, source);
   source->text = text + kImproves + (rows ? kChooseRows : kChooseColumns);
   source->count = spec.outer * spec.inner;
   source->plain = {"braid_choose", source->count * (rows ? 32 : 1), 256, !rows};
@@ -96,6 +149,7 @@ void gatherSource(const KernelSpec& spec, KernelSource* source) {
   text += "typedef long long Index;\n";
   text += "typedef " + std::string(cudaTypeName(spec.input)) + " T;\n";
   text += constant("LENGTH", spec.length) + constant("INNER", spec.inner) + constant("COUNT", spec.count);
+  text += "constexpr bool ALONG = " + std::string(spec.along ? "true" : "false") + ";\n";
   source->text = text + kGather;
   source->count = spec.outer * spec.count * spec.inner;
   source->plain = {"braid_gather", source->count, 256, true};

@@ -37,10 +37,15 @@ void mapSource(const KernelSpec& spec, KernelSource* source);
 // A reduction over the middle of outer × length × inner. The order of additions depends on the sizes alone,
 // so equal inputs give equal bits.
 void reduceSource(const KernelSpec& spec, int multiprocessors, KernelSource* source);
-// The position of the largest or smallest element along the middle of outer × length × inner.
+// The positions of the largest or smallest elements along the middle of outer × length × inner, best first.
 void chooseSource(const KernelSpec& spec, KernelSource* source);
-// Rows of a table by their indices; zeros for an index outside of it.
+// Sums of the elements up to each place along the middle of outer × length × inner. The order of additions
+// depends on the sizes alone.
+void scanSource(const KernelSpec& spec, KernelSource* source);
+// Rows of a table by their indices, or elements by an index each; zeros for an index outside of it.
 void gatherSource(const KernelSpec& spec, KernelSource* source);
+// Sources and numbers one after the other along the middle of outer × length × inner.
+void joinSource(const KernelSpec& spec, KernelSource* source);
 // A tiled product for the operand types that cuBLASLt does not multiply, and for k = 0. Sums in f32, in order
 // of k.
 void matmulSource(const KernelSpec& spec, KernelSource* source);

@@ -82,8 +82,15 @@ struct CudaScalar {
   float f32 = 0;
 };
 
+// Of a join: the next source, or a number.
+struct JoinPiece {
+  std::int64_t length = 0;
+  bool filled = false;
+  double fill = 0;
+};
+
 struct KernelSpec {
-  enum class Kind : std::uint8_t { copy, map, matmul, reduce, gather, cuda };
+  enum class Kind : std::uint8_t { copy, map, matmul, reduce, scan, gather, join, cuda };
   Kind kind = Kind::copy;
 
   // copy. The bytes written; of several parts each is a read of its own, all of one size. Direction: set by
@@ -106,13 +113,18 @@ struct KernelSpec {
   MatmulOperand a, b, c;
   std::uint64_t workspace = 0;
 
-  // reduce
+  // reduce and scan
   ReduceHow how = ReduceHow::sum;
   std::int64_t outer = 0, length = 0, inner = 0;
   DType input = DType::f32, output = DType::f32;
 
-  // gather, with outer, length and inner as above and the element type `input`
-  std::int64_t count = 0;
+  // reduce: how many positions argmax and argmin write. gather, with outer, length and inner as above and the
+  // element type `input`: how many indices, and whether each element has its own.
+  std::int64_t count = 1;
+  bool along = false;
+
+  // join, with outer and inner as above and the element type `input`
+  std::vector<JoinPiece> pieces;
 
   // cuda
   std::string name, source;

@@ -56,11 +56,25 @@ Extents extentsOf(const KernelSpec& spec) {
     }
     case KernelSpec::Kind::reduce:
       extents.reads = {bytesOf(spec.outer * spec.length * spec.inner, spec.input)};
-      extents.writes = {bytesOf(spec.outer * spec.inner, spec.output)};
+      extents.writes = {bytesOf(spec.outer * spec.count * spec.inner, spec.output)};
       break;
+    case KernelSpec::Kind::scan:
+      extents.reads = {bytesOf(spec.outer * spec.length * spec.inner, spec.input)};
+      extents.writes = {bytesOf(spec.outer * spec.length * spec.inner, spec.output)};
+      break;
+    case KernelSpec::Kind::join: {
+      std::int64_t total = 0;
+      for (const JoinPiece& piece : spec.pieces) {
+        total += piece.length;
+        if (!piece.filled)
+          extents.reads.push_back(bytesOf(spec.outer * piece.length * spec.inner, spec.input));
+      }
+      extents.writes = {bytesOf(spec.outer * total * spec.inner, spec.input)};
+      break;
+    }
     case KernelSpec::Kind::gather:
       extents.reads = {bytesOf(spec.outer * spec.length * spec.inner, spec.input),
-                       bytesOf(spec.count, DType::i32)};
+                       bytesOf(spec.along ? spec.outer * spec.count * spec.inner : spec.count, DType::i32)};
       extents.writes = {bytesOf(spec.outer * spec.count * spec.inner, spec.input)};
       break;
     case KernelSpec::Kind::cuda: extents.unknown = true; break;

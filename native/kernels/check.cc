@@ -138,7 +138,32 @@ Problem checkReduce(const KernelSpec& spec) {
   if (spec.how > ReduceHow::argmin) return "reduce: unknown kind";
   if (spec.how >= ReduceHow::argmax && spec.output != DType::i32) return "reduce: a position is of i32";
   if (spec.how >= ReduceHow::argmax && spec.length > INT32_MAX) return "reduce: i32 cannot hold the position";
+  if (spec.count < 1 || spec.count > (spec.how >= ReduceHow::argmax ? spec.length : 1))
+    return "reduce: " + show(spec.count) + " positions of " + show(spec.length) + " elements";
   return checkCounts(spec, 1, 1);
+}
+
+Problem checkScan(const KernelSpec& spec) {
+  std::int64_t ignored = 0;
+  if (!product({spec.outer, spec.length, spec.inner}, &ignored))
+    return "scan: outer, length and inner must be positive, and not too many elements";
+  if (elementBytes(spec.input) == 0 || elementBytes(spec.output) == 0) return "scan: unknown element type";
+  return checkCounts(spec, 1, 1);
+}
+
+Problem checkJoin(const KernelSpec& spec) {
+  std::int64_t total = 0, ignored = 0;
+  std::size_t sources = 0;
+  for (const JoinPiece& piece : spec.pieces) {
+    if (piece.length <= 0 || __builtin_add_overflow(total, piece.length, &total))
+      return "join: a piece has a length that is not positive, or too many elements";
+    sources += piece.filled ? 0 : 1;
+  }
+  if (spec.pieces.empty()) return "join: no pieces";
+  if (!product({spec.outer, total, spec.inner}, &ignored))
+    return "join: outer and inner must be positive, and not too many elements";
+  if (elementBytes(spec.input) == 0) return "join: unknown element type";
+  return checkCounts(spec, sources, 1);
 }
 
 Problem checkGather(const KernelSpec& spec) {
@@ -166,7 +191,9 @@ std::optional<std::string> checkKernel(const KernelSpec& spec) {
     case KernelSpec::Kind::map: return checkMap(spec);
     case KernelSpec::Kind::matmul: return checkMatmul(spec);
     case KernelSpec::Kind::reduce: return checkReduce(spec);
+    case KernelSpec::Kind::scan: return checkScan(spec);
     case KernelSpec::Kind::gather: return checkGather(spec);
+    case KernelSpec::Kind::join: return checkJoin(spec);
     case KernelSpec::Kind::cuda: return checkCuda(spec);
   }
   return "unknown kind of kernel";

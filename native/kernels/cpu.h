@@ -82,7 +82,9 @@ CpuKernelResult makeCpuCopy(const KernelSpec& spec);
 CpuKernelResult makeCpuMap(const KernelSpec& spec);
 CpuKernelResult makeCpuMatmul(const KernelSpec& spec);
 CpuKernelResult makeCpuReduce(const KernelSpec& spec);
+CpuKernelResult makeCpuScan(const KernelSpec& spec);
 CpuKernelResult makeCpuGather(const KernelSpec& spec);
+CpuKernelResult makeCpuJoin(const KernelSpec& spec);
 
 // Whether the processor has AVX2. The arithmetic is the same either way, since no multiply is fused with an
 // add.

@@ -72,7 +72,9 @@ Status prepareCpu(CpuKernelResult* kernel, const KernelSpec& spec, HostCallback 
     case KernelSpec::Kind::map: *kernel = makeCpuMap(spec); break;
     case KernelSpec::Kind::matmul: *kernel = makeCpuMatmul(spec); break;
     case KernelSpec::Kind::reduce: *kernel = makeCpuReduce(spec); break;
+    case KernelSpec::Kind::scan: *kernel = makeCpuScan(spec); break;
     case KernelSpec::Kind::gather: *kernel = makeCpuGather(spec); break;
+    case KernelSpec::Kind::join: *kernel = makeCpuJoin(spec); break;
     case KernelSpec::Kind::cuda:
       if (!callback) {
         *detail = "kernel " + spec.name +

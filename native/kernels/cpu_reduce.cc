@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/cpu.h"
 #include "kernels/element.h"
@@ -27,18 +28,23 @@ class CpuReduce final : public CpuKernel {
         length_(spec.length),
         inner_(spec.inner),
         input_(spec.input),
-        output_(spec.output) {
+        output_(spec.output),
+        count_(spec.count) {
     readCount = writeCount = 1;
     const auto in = static_cast<std::uint32_t>(elementBytes(input_)),
                out = static_cast<std::uint32_t>(elementBytes(output_));
     extents = {Extent{static_cast<std::uint64_t>(outer_ * length_ * inner_) * in, in},
-               Extent{static_cast<std::uint64_t>(outer_ * inner_) * out, out}};
+               Extent{static_cast<std::uint64_t>(outer_ * count_ * inner_) * out, out}};
     movedBytes = static_cast<double>(extents[0].bytes) + static_cast<double>(extents[1].bytes);
   }
 
-  bool run(const DeviceAddress* addresses, Scratch&, Part part) const override {
+  bool run(const DeviceAddress* addresses, Scratch& scratch, Part part) const override {
     const bool whole = input_ == DType::i32 || input_ == DType::u8;
-    if (how_ >= ReduceHow::argmax && whole)
+    if (count_ > 1 && whole)
+      sort<std::int32_t>(addresses, scratch, part);
+    else if (count_ > 1)
+      sort<float>(addresses, scratch, part);
+    else if (how_ >= ReduceHow::argmax && whole)
       choose<std::int32_t>(addresses, part);
     else if (how_ >= ReduceHow::argmax)
       choose<float>(addresses, part);
@@ -107,6 +113,28 @@ class CpuReduce final : public CpuKernel {
     }
   }
 
+  // The best elements of each line, best first, in the order of `improves` and then of their places.
+  template <class Value>
+  void sort(const DeviceAddress* addresses, Scratch& scratch, Part part) const {
+    static_assert(sizeof(Value) == sizeof(float));
+    float* memory = scratch.floats(2 * static_cast<std::size_t>(length_));
+    auto* const values = reinterpret_cast<Value*>(memory);
+    auto* const places = reinterpret_cast<std::int32_t*>(memory + length_);
+    const auto before = [this, values](std::int32_t p, std::int32_t q) {
+      if (improves(values[p], values[q])) return true;
+      return !improves(values[q], values[p]) && p < q;
+    };
+    const PartRange lines(part, outer_ * inner_);
+    for (std::int64_t line = lines.first; line < lines.last; ++line) {
+      const std::int64_t o = line / inner_, i = line % inner_;
+      element::load(values, addresses[0], input_, o * length_ * inner_ + i, length_, inner_);
+      std::iota(places, places + length_, 0);
+      std::partial_sort(places, places + count_, places + length_, before);
+      for (std::int64_t j = 0; j < count_; ++j)
+        element::store(addresses[1], output_, (o * count_ + j) * inner_ + i, places + j, 1);
+    }
+  }
+
   template <class Value>
   std::int32_t chooseInLine(DeviceAddress source, std::int64_t start, Value* piece) const {
     std::int64_t place = 0;
@@ -137,6 +165,7 @@ class CpuReduce final : public CpuKernel {
   ReduceHow how_;
   std::int64_t outer_, length_, inner_;
   DType input_, output_;
+  std::int64_t count_;
 };
 
 }  // namespace

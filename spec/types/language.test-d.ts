@@ -14,6 +14,8 @@ import {
   cast,
   clamp,
   communicator,
+  concat,
+  cumsum,
   delay,
   download,
   embedding,
@@ -42,6 +44,7 @@ import {
   type OutputsOf,
   on,
   oneHot,
+  pad,
   param,
   permute,
   program,
@@ -49,13 +52,16 @@ import {
   relu,
   reshape,
   rmsNorm,
+  rope,
   scan,
   slice,
   softmax,
   split,
   sum,
   type Tensor,
+  takeAlong,
   tensor,
+  topK,
   transpose,
   upload,
   variance,
@@ -487,6 +493,25 @@ graph({ a: tensor('f32', ['n', 4, 6]), h: tensor('f16', [6]), i: tensor('i32', [
   w.pipe(gather(x, { axis: 0 }))
   // @ts-expect-error indices are whole numbers
   x.pipe(embedding(w))
+  const longer = x.pipe(concat([x, x], { axis: 1 }))
+  same<typeof longer, F32<readonly ['n', number, 6]>>(true)
+  // @ts-expect-error the element types differ
+  x.pipe(concat([best], { axis: 1 }))
+  const wider = w.pipe(pad({ axis: 0, before: 1 }))
+  same<typeof wider, F32<readonly [number, 6]>>(true)
+  const top = x.pipe(topK({ k: 2, axis: 1 }))
+  same<typeof top.values, F32<readonly ['n', 2, 6]>>(true)
+  same<typeof top.indices, Flow<'device', Tensor<'i32', readonly ['n', 2, 6]>>>(true)
+  const taken = x.pipe(takeAlong(top.indices, { axis: 1 }))
+  same<typeof taken, F32<readonly ['n', 2, 6]>>(true)
+  // @ts-expect-error indices are whole numbers
+  x.pipe(takeAlong(x, { axis: 1 }))
+  const summed = whole.pipe(cumsum({ axis: 0 }))
+  same<typeof summed, Flow<'device', Tensor<'i32', readonly [6]>>>(true)
+  const turned = x.pipe(rope({ positions: best.pipe(slice(1, 0, 4)) }))
+  same<typeof turned, F32<readonly ['n', 4, 6]>>(true)
+  // @ts-expect-error angles turn floats
+  whole.pipe(rope())
   const hot = whole.pipe(oneHot({ classes: 10 }))
   same<typeof hot, F32<readonly [6, 10]>>(true)
   return { y: first.pipe(download()) }

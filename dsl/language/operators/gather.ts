@@ -73,7 +73,9 @@ export const gatherOperator: Operator = {
   tolerance: () => 0,
 }
 
-type Indices<I extends DType> = [I] extends ['i32'] ? unknown : Invalid<"indices are of i32: cast('i32')", I>
+export type Indices<I extends DType> = [I] extends ['i32']
+  ? unknown
+  : Invalid<"indices are of i32: cast('i32')", I>
 
 /** The shape with one axis in place of which the axes of R stand. */
 type Taken<

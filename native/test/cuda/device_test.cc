@@ -188,6 +188,61 @@ TEST_F(CudaDevice, ChoosesAndGathers) {
   }
 }
 
+TEST_F(CudaDevice, SortsScansJoinsAndTakesAlong) {
+  Random random{19};
+  for (const auto& [outer, length, inner] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{1, 1, 1},
+                                             {5, 7, 1},
+                                             {300, 33, 1},
+                                             {4, 5000, 1},
+                                             {1, 20000, 1},
+                                             {1, 3, 40},
+                                             {2, 300, 65}}) {
+    for (DType type : {DType::u8, DType::i32, DType::f16, DType::bf16, DType::f32}) {
+      const bool whole = type == DType::u8 || type == DType::i32;
+      const std::size_t elements = static_cast<std::size_t>(outer * length * inner);
+      const Bytes x = randomBytes(random, type, elements * elementBytes(type), true);
+      const std::string what = " of type " + std::to_string(static_cast<int>(type)) + ", " +
+                               std::to_string(outer) + " x " + std::to_string(length) + " x " +
+                               std::to_string(inner);
+      KernelSpec spec;
+      spec.outer = outer, spec.length = length, spec.inner = inner;
+      spec.input = type, spec.output = DType::i32;
+      spec.readCount = spec.writeCount = 1;
+      spec.kind = KernelSpec::Kind::reduce;
+      spec.count = std::min<std::int64_t>(length, 9);
+      Bytes places(static_cast<std::size_t>(outer * spec.count * inner) * 4, 0xcd);
+      for (ReduceHow how : {ReduceHow::argmax, ReduceHow::argmin}) {
+        spec.how = how;
+        expectEqual(spec, {x}, {places}, {DType::i32}, 0, "several positions" + what);
+        if (HasFatalFailure()) return;
+      }
+      for (std::size_t i = 0; i < places.size(); i += 4) {
+        const auto index = static_cast<std::int32_t>(random.below(length + 2)) - 1;
+        std::memcpy(places.data() + i, &index, 4);
+      }
+      spec.kind = KernelSpec::Kind::gather;
+      spec.along = true, spec.readCount = 2;
+      expectEqual(spec, {x, places}, {Bytes(places.size() / 4 * elementBytes(type), 0xcd)}, {type}, 0,
+                  "an index for each element" + what);
+      if (HasFatalFailure()) return;
+      spec.kind = KernelSpec::Kind::scan;
+      spec.output = whole ? DType::i32 : DType::f32, spec.readCount = 1;
+      const Bytes small = randomBytes(random, type, elements * elementBytes(type));
+      expectEqual(spec, {small}, {Bytes(elements * 4, 0xcd)}, {spec.output}, whole ? 0 : 1e-4, "scan" + what);
+      if (HasFatalFailure()) return;
+      spec.kind = KernelSpec::Kind::join;
+      spec.readCount = 2;
+      spec.pieces = {{length, false, 0}, {4, true, 3}, {length, false, 0}, {2, true, whole ? 0 : -INFINITY}};
+      const std::size_t joined = static_cast<std::size_t>(outer * (2 * length + 6) * inner);
+      for (std::size_t shift : {std::size_t{0}, elementBytes(type)}) {
+        expectEqual(spec, {x, small}, {Bytes(joined * elementBytes(type), 0xcd)}, {type}, 0, "join" + what,
+                    shift);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 KernelSpec product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, bool transposeB,
                    DType type, DType result) {
   KernelSpec spec;

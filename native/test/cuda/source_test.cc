@@ -242,6 +242,26 @@ TEST(CudaSources, CompileUnderNvrtc) {
       source = {};
       gatherSource(spec, &source);
       compiles(source.text, "gather");
+      spec.along = true;
+      source = {};
+      gatherSource(spec, &source);
+      compiles(source.text, "gather along");
+      spec.kind = KernelSpec::Kind::reduce;
+      source = {};
+      chooseSource(spec, &source);
+      compiles(source.text, "argmax of several");
+      spec.kind = KernelSpec::Kind::scan;
+      for (const std::int64_t length : {70, 7000}) {
+        spec.length = length;
+        source = {};
+        scanSource(spec, &source);
+        compiles(source.text, "scan");
+      }
+      spec.kind = KernelSpec::Kind::join;
+      spec.pieces = {{16, false, 0}, {32, true, 1}, {48, false, 0}};
+      source = {};
+      joinSource(spec, &source);
+      compiles(source.text, "join");
     }
   }
   KernelSpec product;

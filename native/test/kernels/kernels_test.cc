@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <numeric>
 
 #include "kernels/half.h"
 #include "test/host/support.h"
@@ -415,6 +416,133 @@ TEST(HostReduce, ChoosesTheFirstOfEqualElementsAndTheFirstNaN) {
         }
 }
 
+TEST(HostReduce, SeveralPositionsAreThoseOfASortedLine) {
+  Random random{15};
+  const std::int64_t shapes[][3] = {{1, 1, 1}, {3, 7, 1}, {2, 600, 1}, {4, 5, 6}, {2, 3, 130}};
+  for (const auto& [outer, length, inner] : shapes)
+    for (const DType type : kTypes)
+      for (const ReduceHow how : {ReduceHow::argmax, ReduceHow::argmin})
+        for (const std::int64_t count : {std::int64_t{1}, (length + 1) / 2, length}) {
+          const auto driver = host();
+          KernelSpec spec;
+          spec.kind = KernelSpec::Kind::reduce;
+          spec.how = how;
+          spec.outer = outer, spec.length = length, spec.inner = inner, spec.count = count;
+          spec.input = type, spec.output = DType::i32;
+          const DeviceAddress x = randomMemory(*driver, type, outer * length * inner, random);
+          if (type == DType::f32)
+            for (std::int64_t i = 0; i < outer * length * inner; ++i)
+              reinterpret_cast<float*>(x)[i] =
+                  random.below(9) == 0 ? NAN : static_cast<float>(random.below(4));
+          const DeviceAddress y = allocate(*driver, static_cast<std::size_t>(outer * count * inner) * 4);
+          ASSERT_EQ(launch(*driver, spec, {x}, {y}), Status::ok) << driver->lastDetail();
+          for (std::int64_t o = 0; o < outer; ++o)
+            for (std::int64_t i = 0; i < inner; ++i) {
+              const auto at = [&](std::int64_t l) { return widen(x, type, (o * length + l) * inner + i); };
+              // A NaN first, then the better number; equal ones stay in their order.
+              const auto rank = [&](std::int64_t l) {
+                return std::isnan(at(l)) ? -INFINITY : how == ReduceHow::argmax ? -at(l) : at(l);
+              };
+              std::vector<std::int64_t> places(static_cast<std::size_t>(length));
+              std::iota(places.begin(), places.end(), std::int64_t{0});
+              std::stable_sort(places.begin(), places.end(), [&](std::int64_t p, std::int64_t q) {
+                if (std::isnan(at(p)) != std::isnan(at(q))) return std::isnan(at(p));
+                return rank(p) < rank(q);
+              });
+              for (std::int64_t j = 0; j < count; ++j)
+                ASSERT_EQ(reinterpret_cast<const std::int32_t*>(y)[(o * count + j) * inner + i],
+                          places[static_cast<std::size_t>(j)]);
+            }
+        }
+}
+
+TEST(HostScan, AddsInTheOrderOfAPlainLoop) {
+  Random random{16};
+  const std::int64_t shapes[][3] = {{1, 1, 1}, {3, 7, 1}, {2, 1300, 1}, {4, 5, 6}, {2, 3, 1300}, {1, 40, 2}};
+  for (const auto& [outer, length, inner] : shapes)
+    for (const DType type : kTypes) {
+      const auto driver = host();
+      const bool whole = type == DType::u8 || type == DType::i32;
+      KernelSpec spec;
+      spec.kind = KernelSpec::Kind::scan;
+      spec.outer = outer, spec.length = length, spec.inner = inner;
+      spec.input = type, spec.output = whole ? DType::i32 : DType::f32;
+      const DeviceAddress x = randomMemory(*driver, type, outer * length * inner, random);
+      const DeviceAddress y = allocate(*driver, static_cast<std::size_t>(outer * length * inner) * 4);
+      ASSERT_EQ(launch(*driver, spec, {x}, {y}), Status::ok) << driver->lastDetail();
+      for (std::int64_t o = 0; o < outer; ++o)
+        for (std::int64_t i = 0; i < inner; ++i) {
+          float sum = 0;
+          std::uint32_t bits = 0;
+          for (std::int64_t l = 0; l < length; ++l) {
+            const std::int64_t at = (o * length + l) * inner + i;
+            if (whole) {
+              bits += type == DType::u8 ? reinterpret_cast<const std::uint8_t*>(x)[at]
+                                        : reinterpret_cast<const std::uint32_t*>(x)[at];
+              ASSERT_EQ(reinterpret_cast<const std::uint32_t*>(y)[at], bits);
+            } else {
+              sum = sum + widen(x, type, at);
+              ASSERT_EQ(bitsAt(y, DType::f32, at), narrow(sum, DType::f32));
+            }
+          }
+        }
+    }
+}
+
+TEST(HostJoin, PutsSourcesAndNumbersOneAfterTheOther) {
+  Random random{17};
+  for (const auto& [outer, inner] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 5}, {7, 1}, {2, 600}})
+    for (const DType type : kTypes) {
+      const auto driver = host();
+      KernelSpec spec;
+      spec.kind = KernelSpec::Kind::join;
+      spec.outer = outer, spec.inner = inner, spec.input = type;
+      const double fill = type == DType::u8 || type == DType::i32 ? 7 : -INFINITY;
+      spec.pieces = {{2, false, 0}, {3, true, fill}, {1, false, 0}, {4, true, 0}};
+      const DeviceAddress first = randomMemory(*driver, type, outer * 2 * inner, random),
+                          second = randomMemory(*driver, type, outer * inner, random),
+                          y = randomMemory(*driver, type, outer * 10 * inner, random);
+      ASSERT_EQ(launch(*driver, spec, {first, second}, {y}), Status::ok) << driver->lastDetail();
+      for (std::int64_t o = 0; o < outer; ++o)
+        for (std::int64_t l = 0; l < 10; ++l)
+          for (std::int64_t i = 0; i < inner; ++i) {
+            const auto found = bitsAt(y, type, (o * 10 + l) * inner + i);
+            if (l < 2)
+              ASSERT_EQ(found, bitsAt(first, type, (o * 2 + l) * inner + i));
+            else if (l == 5)
+              ASSERT_EQ(found, bitsAt(second, type, o * inner + i));
+            else
+              ASSERT_EQ(widen(y, type, (o * 10 + l) * inner + i), l < 5 ? fill : 0);
+          }
+    }
+}
+
+TEST(HostGather, AnIndexForEachElementTakesItAlongItsOwnLine) {
+  Random random{18};
+  for (const auto& [outer, length, inner, count] :
+       {std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>{1, 1, 1, 1},
+        {3, 5, 7, 2},
+        {2, 4, 1, 9}})
+    for (const DType type : kTypes) {
+      const auto driver = host();
+      KernelSpec spec;
+      spec.kind = KernelSpec::Kind::gather;
+      spec.outer = outer, spec.length = length, spec.inner = inner, spec.count = count;
+      spec.input = type, spec.along = true;
+      std::vector<std::int32_t> indices(static_cast<std::size_t>(outer * count * inner));
+      for (auto& index : indices) index = static_cast<std::int32_t>(random.below(2 * length + 2)) - 1;
+      const DeviceAddress x = randomMemory(*driver, type, outer * length * inner, random),
+                          places = upload(*driver, indices),
+                          y = randomMemory(*driver, type, outer * count * inner, random);
+      ASSERT_EQ(launch(*driver, spec, {x, places}, {y}), Status::ok) << driver->lastDetail();
+      for (std::int64_t e = 0; e < outer * count * inner; ++e) {
+        const std::int64_t index = indices[static_cast<std::size_t>(e)], o = e / (count * inner);
+        const bool inside = index >= 0 && index < length;
+        ASSERT_EQ(bitsAt(y, type, e), inside ? bitsAt(x, type, (o * length + index) * inner + e % inner) : 0);
+      }
+    }
+}
+
 // The others, and what is refused.
 
 TEST(HostMap, AnIndexIsThatOfTheElementAlongItsDimension) {
@@ -525,6 +653,19 @@ TEST(HostKernels, SpecsThatCannotBeAreRefusedWithTheReason) {
   refused(but(reduce, [&](auto& s) { s.outer = s.length = s.inner = std::int64_t{1} << 40; }), "too many");
   refused(but(reduce, [](auto& s) { s.outer = s.length = s.inner = 1, s.how = ReduceHow::argmax; }), "i32");
   refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::gather; }), "positive");
+  refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::scan; }), "positive");
+  refused(but(reduce, [](auto& s) { s.outer = s.length = s.inner = 1, s.count = 2; }), "2 positions");
+  refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::join; }), "no pieces");
+  refused(but(reduce,
+              [](auto& s) {
+                s.kind = KernelSpec::Kind::join, s.pieces = {{0, false, 0}};
+              }),
+          "length");
+  refused(but(reduce,
+              [](auto& s) {
+                s.kind = KernelSpec::Kind::join, s.pieces = {{1, false, 0}};
+              }),
+          "positive");
   refused(but(reduce, [](auto& s) { s.direction = 7, s.kind = KernelSpec::Kind::copy; }), "direction 7");
   KernelSpec copy;
   copy.bytes = 12;

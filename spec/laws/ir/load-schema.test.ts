@@ -3,13 +3,19 @@ import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
 import {
+  argmax,
   compile,
+  concat,
+  cumsum,
   download,
   every,
+  gather,
   graph,
   kernel,
   orThrow,
+  pad,
   tensor,
+  topK,
   upload,
   window,
 } from '../../../dsl/index.js'
@@ -53,9 +59,22 @@ const graphs = orThrow(
     { mode: 'graph' },
   ),
 )
-const bases = [singleLane, twoLanes, weightStreaming, withKernels, withCollectives, rates, graphs].map(
-  plan => JSON.parse(toJSON(plan)) as object,
+// Kernels of every other kind, with and without the fields that may be absent.
+const kinds = orThrow(
+  compile(
+    graph({ x: tensor('f32', [3, 4]) }, ({ x }) => {
+      const at = x.pipe(upload())
+      const { values, indices } = at.pipe(topK({ k: 2 }))
+      const joined = at.pipe(pad({ axis: 1, after: 1, value: Number.NEGATIVE_INFINITY }), cumsum({ axis: 0 }))
+      return {
+        y: joined.pipe(concat([values], { axis: 1 }), download()),
+        z: at.pipe(gather(indices, { axis: 0 }), argmax({ axis: 1 }), download()),
+      }
+    }),
+  ),
 )
+const plans = [singleLane, twoLanes, weightStreaming, withKernels, withCollectives, rates, graphs, kinds]
+const bases = plans.map(plan => JSON.parse(toJSON(plan)) as object)
 const sites = bases.flatMap(base => places(base).flatMap(path => (path.length === 0 ? [] : [{ base, path }])))
 
 /**

@@ -589,6 +589,12 @@ describe('every operator', () => {
         transpose: false,
         pairs,
         scale: 0.5,
+        before: 1,
+        after: 0,
+        value: -Infinity,
+        k: 2,
+        largest: true,
+        base: 10,
       }
       // A plan's JSON names the infinite numbers, which JSON itself has not.
       const named = (_: string, value: unknown) => (value === -Infinity ? '-Infinity' : value)

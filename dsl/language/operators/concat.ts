@@ -1,0 +1,102 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { JoinSpec } from '../../ir/kernel-spec.js'
+import { type BoundSpec, type DType, showSpec, type TensorSpec } from '../../ir/tensor.js'
+import type { FlowValue } from '../builder.js'
+import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
+import { here } from '../where.js'
+import { apply } from './apply.js'
+import { composed, named } from './composition.js'
+import { joinSpec, lowerJoin, runJoin } from './join.js'
+import type { Attrs, Operator } from './operator.js'
+import { axisOf } from './reduce.js'
+import type { Device, Replaced, Shape } from './types.js'
+
+/** Operands of one kernel; more values are joined in several steps. */
+const most = 64
+
+const axisFrom = (attrs: Attrs): number => attrs['axis'] as number
+
+const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError, TensorSpec> => {
+  const axis = axisFrom(attrs)
+  const { dtype, shape } = inputs[0]!
+  const found = inputs.map(showSpec).join(', ')
+  if (inputs.some(x => x.dtype !== dtype))
+    return E.left(dtypeMismatch('values of one element type', found, 'cast some of them'))
+  const fits = inputs.every(
+    x => x.shape.length === shape.length && x.shape.every((size, d) => d === axis || size === shape[d]),
+  )
+  if (!fits)
+    return E.left(
+      shapeMismatch(
+        `values whose shapes are equal but for axis ${axis}`,
+        found,
+        'slice, pad or reshape them',
+      ),
+    )
+  const sizes = inputs.map(x => x.shape[axis])
+  if (!sizes.every(size => typeof size === 'number'))
+    return E.left(
+      shapeMismatch(`sizes along axis ${axis} that are numbers`, found, 'join along another axis'),
+    )
+  const total = sizes.reduce((sum, size) => sum + size, 0)
+  return E.right({ dtype, shape: shape.map((size, d) => (d === axis ? total : size)) })
+}
+
+const spec = (inputs: readonly BoundSpec[], output: BoundSpec, attrs: Attrs): JoinSpec => {
+  const axis = axisFrom(attrs)
+  return joinSpec(
+    output,
+    axis,
+    inputs.map(({ shape }) => ({ length: shape[axis]! })),
+  )
+}
+
+export const concatOperator: Operator = {
+  name: 'concat',
+  infer,
+  lower: (inputs, output, attrs) => lowerJoin(spec(inputs, output, attrs), inputs, output),
+  reference: (values, inputs, output, attrs) => runJoin(spec(inputs, output, attrs), values),
+  tolerance: () => 0,
+}
+
+const attrsOf =
+  (others: unknown, options: unknown) =>
+  (x: TensorSpec): E.Either<UnplacedError, Attrs> =>
+    Array.isArray(others) && others.length > 0
+      ? E.map(axis => ({ axis }))(axisOf(named(options)['axis'], x))
+      : E.left(badAttribute('a list of flows', typeof others, 'as in a.pipe(concat([b, c], { axis: 0 }))'))
+
+/** Joins up to `most` values at a time, in their order, until one is left. */
+const joined = (values: readonly unknown[], join: (group: readonly unknown[]) => FlowValue): FlowValue => {
+  if (values.length <= most) return join(values)
+  const groups: unknown[] = []
+  for (let i = 0; i < values.length; i += most) {
+    const group = values.slice(i, i + most)
+    groups.push(group.length === 1 ? group[0] : join(group))
+  }
+  return joined(groups, join)
+}
+
+/**
+ * The piped value and others one after the other along an axis: `a.pipe(concat([b, c], { axis: 1 }))`
+ * (numpy.concatenate, torch.cat). All have one element type, and sizes that are equal but for that axis.
+ */
+export const concat = <D extends DType, const A extends number>(
+  others: readonly Device<D, Shape>[],
+  options: { readonly axis: A },
+) => {
+  const at = here()
+  return composed('concat', at, attrsOf(others, options), (_, x, attrs) =>
+    joined([x, ...(others as readonly unknown[])], ([first, ...rest]) =>
+      apply(
+        concatOperator,
+        at,
+        first,
+        rest.map(flow => ['a value to join', flow] as const),
+        attrs,
+      ),
+    ),
+  ) as unknown as <S extends Shape>(
+    x: Device<D, S>,
+  ) => Device<D, number extends A ? Shape : `${A}` extends `-${string}` ? Shape : Replaced<S, A, number>>
+}

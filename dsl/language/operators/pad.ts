@@ -1,0 +1,98 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { JoinSpec } from '../../ir/kernel-spec.js'
+import { show } from '../../ir/show.js'
+import { type BoundSpec, type DType, showSpec, type TensorSpec } from '../../ir/tensor.js'
+import { badAttribute, type UnplacedError } from '../messages.js'
+import { here } from '../where.js'
+import { apply } from './apply.js'
+import { isOperandNumber } from './arithmetic.js'
+import { named } from './composition.js'
+import { isFloat } from './elementwise.js'
+import { joinSpec, lowerJoin, runJoin } from './join.js'
+import type { Attrs, Operator } from './operator.js'
+import { axisOf } from './reduce.js'
+import type { Device, Replaced, Shape } from './types.js'
+
+interface PadAttrs {
+  readonly axis: number
+  readonly before: number
+  readonly after: number
+  readonly value: number
+}
+
+const attrsFrom = (attrs: Attrs): PadAttrs => attrs as unknown as PadAttrs
+
+const infer = ([x]: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError, TensorSpec> => {
+  const { axis, before, after } = attrsFrom(attrs)
+  const { dtype, shape } = x!
+  const size = shape[axis]
+  return typeof size === 'number'
+    ? E.right({ dtype, shape: shape.map((own, d) => (d === axis ? before + size + after : own)) })
+    : E.left(
+        badAttribute('an axis whose size is a number', showSpec(x!), `pad another axis: ${size} is a symbol`),
+      )
+}
+
+const spec = (x: BoundSpec, output: BoundSpec, attrs: Attrs): JoinSpec => {
+  const { axis, before, after, value } = attrsFrom(attrs)
+  const border = (length: number) => (length === 0 ? [] : [{ length, fill: value }])
+  return joinSpec(output, axis, [...border(before), { length: x.shape[axis]! }, ...border(after)])
+}
+
+export const padOperator: Operator = {
+  name: 'pad',
+  infer,
+  lower: ([x], output, attrs) => lowerJoin(spec(x!, output, attrs), [x!], output),
+  reference: (inputs, [x], output, attrs) => runJoin(spec(x!, output, attrs), inputs),
+  tolerance: () => 0,
+}
+
+export interface PadOptions<A extends number = number> {
+  readonly axis: A
+  /** How many elements come before the first one; none where it is left out. */
+  readonly before?: number
+  /** How many come after the last one; none where it is left out. */
+  readonly after?: number
+  /** What they are; 0 where it is left out. */
+  readonly value?: number
+}
+
+const isCount = (value: unknown): value is number =>
+  Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 31
+
+const isValue = (value: unknown, dtype: DType): value is number =>
+  isFloat(dtype)
+    ? isOperandNumber(value) || Math.abs(value as number) === Number.POSITIVE_INFINITY
+    : Number.isInteger(value) &&
+      (value as number) >= (dtype === 'u8' ? 0 : -(2 ** 31)) &&
+      (value as number) <= (dtype === 'u8' ? 255 : 2 ** 31 - 1)
+
+const attrsOf =
+  (options: unknown) =>
+  (x: TensorSpec): E.Either<UnplacedError, Attrs> =>
+    E.chain((axis: number): E.Either<UnplacedError, Attrs> => {
+      const { before = 0, after = 0, value = 0 } = named(options)
+      if (!isCount(before) || !isCount(after) || before + after === 0)
+        return E.left(
+          badAttribute(
+            'before or after: whole numbers from 0, not both 0',
+            show(options),
+            'as in pad({ axis: 1, before: 2 })',
+          ),
+        )
+      return isValue(value, x.dtype)
+        ? E.right({ axis, before, after, value })
+        : E.left(badAttribute(`a value that ${x.dtype} can hold`, show(value), 'give another value'))
+    })(axisOf(named(options)['axis'], x))
+
+/**
+ * The value with further elements before and after it along an axis: `pad({ axis: 1, before: 2, after: 1 })`
+ * (numpy.pad, torch.nn.functional.pad). They are 0, or `value`, which for floats may be infinite.
+ */
+export const pad = <const A extends number>(options: PadOptions<A>) => {
+  const at = here()
+  const padded = (x: unknown): unknown => apply(padOperator, at, x, [], attrsOf(options))
+  return padded as unknown as <D extends DType, S extends Shape>(
+    x: Device<D, S>,
+  ) => Device<D, number extends A ? Shape : `${A}` extends `-${string}` ? Shape : Replaced<S, A, number>>
+}
