@@ -135,6 +135,11 @@ const needsOf = (kernel: KernelSpec): { reads: readonly Reach[]; writes: readonl
         writes: [of(pieces.reduce((total, { length }) => total + length, 0))],
       }
     }
+    case 'random':
+      return {
+        reads: [{ first: 0, end: 0, align: 1 }, dense(1, 'i32')],
+        writes: [dense(kernel.count, kernel.dtype)],
+      }
     case 'gather': {
       const { outer, length, inner, count, dtype, along = false } = kernel
       const indices = along ? outer * count * inner : count

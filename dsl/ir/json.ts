@@ -77,6 +77,8 @@ const order = [
   'along',
   'pieces',
   'fill',
+  'seed',
+  'stream',
   'i32',
   'f32',
   'from',

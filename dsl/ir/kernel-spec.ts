@@ -12,6 +12,7 @@ export type KernelSpec =
   | ScanSpec
   | GatherSpec
   | JoinSpec
+  | RandomSpec
   | CudaSpec
 
 /**
@@ -162,6 +163,20 @@ export interface JoinPiece {
   readonly length: number
   /** Absent: the piece is the next source. */
   readonly fill?: number
+}
+
+/**
+ * reads [any, counter], writes [y] of `count` elements: random numbers by Philox4x32-10 (Salmon et al., SC 2011).
+ * Elements 4b to 4b + 3 are the four words of the counter (b mod 2^32, b / 2^32, the i32 that is read, `stream`)
+ * under the key `seed`. As f32, f16 and bf16 they are the first 24, 11 and 8 bits of the word, in [0, 1); as i32 the
+ * whole word. Of the first read nothing is used.
+ */
+export interface RandomSpec {
+  readonly kind: 'random'
+  readonly count: number
+  readonly seed: number
+  readonly stream: number
+  readonly dtype: 'f32' | 'f16' | 'bf16' | 'i32'
 }
 
 /**

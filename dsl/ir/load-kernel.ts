@@ -30,7 +30,7 @@ const unary = [
   'round',
 ] as const
 const binary = ['add', 'sub', 'mul', 'div', 'min', 'max', 'pow', 'lt', 'le', 'eq'] as const
-const kinds = ['copy', 'map', 'matmul', 'reduce', 'scan', 'gather', 'join', 'cuda'] as const
+const kinds = ['copy', 'map', 'matmul', 'reduce', 'scan', 'gather', 'join', 'random', 'cuda'] as const
 const integerMost = Number.MAX_SAFE_INTEGER
 const gridMost = 2 ** 31 - 1
 
@@ -66,6 +66,14 @@ export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec =>
       return readReduce(r, get, at)
     case 'join':
       return readJoin(r, get, at)
+    case 'random':
+      return {
+        kind,
+        count: size('count'),
+        seed: r.integer(get('seed'), `${at}.seed`, 0, integerMost),
+        stream: r.integer(get('stream'), `${at}.stream`, 0, 255),
+        dtype: r.oneOf(get('dtype'), `${at}.dtype`, ['f32', 'f16', 'bf16', 'i32']),
+      }
     case 'scan':
       return {
         kind,

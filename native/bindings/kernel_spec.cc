@@ -136,6 +136,13 @@ void readJoin(KernelSpec& spec, const Napi::Object& object, const std::string& f
   }
 }
 
+void readRandom(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
+  spec.count = integerAt(object.Get("count"), field + ".count", 1, most);
+  spec.seed = static_cast<std::uint64_t>(integerAt(object.Get("seed"), field + ".seed", 0, most));
+  spec.stream = static_cast<std::uint32_t>(integerAt(object.Get("stream"), field + ".stream", 0, 255));
+  spec.output = dtype(object.Get("dtype"), field + ".dtype");
+}
+
 void readGather(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
   spec.outer = integerAt(object.Get("outer"), field + ".outer", 1, most);
   spec.length = integerAt(object.Get("length"), field + ".length", 1, most);
@@ -201,6 +208,9 @@ KernelSpec kernelSpec(Napi::Value value, const std::string& field) {
   } else if (kind == "join") {
     spec.kind = KernelSpec::Kind::join;
     readJoin(spec, object, field);
+  } else if (kind == "random") {
+    spec.kind = KernelSpec::Kind::random;
+    readRandom(spec, object, field);
   } else if (kind == "gather") {
     spec.kind = KernelSpec::Kind::gather;
     readGather(spec, object, field);
@@ -209,7 +219,8 @@ KernelSpec kernelSpec(Napi::Value value, const std::string& field) {
     readCuda(spec, object, field);
   } else {
     throw Napi::TypeError::New(
-        value.Env(), field + ".kind must be copy, map, matmul, reduce, scan, gather, join or cuda, not " +
+        value.Env(), field +
+                         ".kind must be copy, map, matmul, reduce, scan, gather, join, random or cuda, not " +
                          kind.substr(0, 40));
   }
   return spec;

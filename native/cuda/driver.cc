@@ -315,6 +315,11 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
       joinSource(spec, &source);
       return prepareSource(source, source.byteOffsets.size() - 1, "join", kernel);
     }
+    case KernelSpec::Kind::random: {
+      KernelSource source;
+      randomSource(spec, &source);
+      return prepareSource(source, 2, "random", kernel);
+    }
     case KernelSpec::Kind::gather: {
       KernelSource source;
       gatherSource(spec, &source);

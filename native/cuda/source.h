@@ -46,6 +46,8 @@ void scanSource(const KernelSpec& spec, KernelSource* source);
 void gatherSource(const KernelSpec& spec, KernelSource* source);
 // Sources and numbers one after the other along the middle of outer × length × inner.
 void joinSource(const KernelSpec& spec, KernelSource* source);
+// Random numbers by Philox4x32-10; the second pointer is that of the counter.
+void randomSource(const KernelSpec& spec, KernelSource* source);
 // A tiled product for the operand types that cuBLASLt does not multiply, and for k = 0. Sums in f32, in order
 // of k.
 void matmulSource(const KernelSpec& spec, KernelSource* source);

@@ -90,7 +90,7 @@ struct JoinPiece {
 };
 
 struct KernelSpec {
-  enum class Kind : std::uint8_t { copy, map, matmul, reduce, scan, gather, join, cuda };
+  enum class Kind : std::uint8_t { copy, map, matmul, reduce, scan, gather, join, random, cuda };
   Kind kind = Kind::copy;
 
   // copy. The bytes written; of several parts each is a read of its own, all of one size. Direction: set by
@@ -125,6 +125,10 @@ struct KernelSpec {
 
   // join, with outer and inner as above and the element type `input`
   std::vector<JoinPiece> pieces;
+
+  // random, with count as above and the element type `output`
+  std::uint64_t seed = 0;
+  std::uint32_t stream = 0;
 
   // cuda
   std::string name, source;

@@ -72,6 +72,10 @@ Extents extentsOf(const KernelSpec& spec) {
       extents.writes = {bytesOf(spec.outer * total * spec.inner, spec.input)};
       break;
     }
+    case KernelSpec::Kind::random:
+      extents.reads = {0, bytesOf(1, DType::i32)};
+      extents.writes = {bytesOf(spec.count, spec.output)};
+      break;
     case KernelSpec::Kind::gather:
       extents.reads = {bytesOf(spec.outer * spec.length * spec.inner, spec.input),
                        bytesOf(spec.along ? spec.outer * spec.count * spec.inner : spec.count, DType::i32)};

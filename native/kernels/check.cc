@@ -175,6 +175,14 @@ Problem checkGather(const KernelSpec& spec) {
   return checkCounts(spec, 2, 1);
 }
 
+Problem checkRandom(const KernelSpec& spec) {
+  std::int64_t ignored = 0;
+  if (!product({spec.count}, &ignored)) return "random: count must be positive, and not too many elements";
+  if (spec.output == DType::u8 || elementBytes(spec.output) == 0)
+    return "random: numbers are of f32, f16, bf16 or i32";
+  return checkCounts(spec, 2, 1);
+}
+
 Problem checkCuda(const KernelSpec& spec) {
   if (spec.name.empty()) return "a user's kernel must have a name";
   for (int axis = 0; axis < 3; ++axis)
@@ -194,6 +202,7 @@ std::optional<std::string> checkKernel(const KernelSpec& spec) {
     case KernelSpec::Kind::scan: return checkScan(spec);
     case KernelSpec::Kind::gather: return checkGather(spec);
     case KernelSpec::Kind::join: return checkJoin(spec);
+    case KernelSpec::Kind::random: return checkRandom(spec);
     case KernelSpec::Kind::cuda: return checkCuda(spec);
   }
   return "unknown kind of kernel";

@@ -85,6 +85,7 @@ CpuKernelResult makeCpuReduce(const KernelSpec& spec);
 CpuKernelResult makeCpuScan(const KernelSpec& spec);
 CpuKernelResult makeCpuGather(const KernelSpec& spec);
 CpuKernelResult makeCpuJoin(const KernelSpec& spec);
+CpuKernelResult makeCpuRandom(const KernelSpec& spec);
 
 // Whether the processor has AVX2. The arithmetic is the same either way, since no multiply is fused with an
 // add.

@@ -75,6 +75,7 @@ Status prepareCpu(CpuKernelResult* kernel, const KernelSpec& spec, HostCallback 
     case KernelSpec::Kind::scan: *kernel = makeCpuScan(spec); break;
     case KernelSpec::Kind::gather: *kernel = makeCpuGather(spec); break;
     case KernelSpec::Kind::join: *kernel = makeCpuJoin(spec); break;
+    case KernelSpec::Kind::random: *kernel = makeCpuRandom(spec); break;
     case KernelSpec::Kind::cuda:
       if (!callback) {
         *detail = "kernel " + spec.name +

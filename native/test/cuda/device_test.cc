@@ -243,6 +243,21 @@ TEST_F(CudaDevice, SortsScansJoinsAndTakesAlong) {
   }
 }
 
+TEST_F(CudaDevice, DrawsTheSameRandomNumbers) {
+  for (const std::int64_t count : {1, 7, 4096, 1000003})
+    for (DType type : {DType::i32, DType::f32, DType::f16, DType::bf16}) {
+      KernelSpec spec;
+      spec.kind = KernelSpec::Kind::random;
+      spec.count = count, spec.seed = 0x1234567890123, spec.stream = 1, spec.output = type;
+      spec.readCount = 2, spec.writeCount = 1;
+      const Bytes turn{3, 0, 0, 0x80};
+      const std::size_t bytes = static_cast<std::size_t>(count) * elementBytes(type);
+      expectEqual(spec, {turn, turn}, {Bytes(bytes, 0xcd)}, {type}, 0,
+                  "random of type " + std::to_string(static_cast<int>(type)));
+      if (HasFatalFailure()) return;
+    }
+}
+
 KernelSpec product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, bool transposeB,
                    DType type, DType result) {
   KernelSpec spec;

@@ -264,6 +264,14 @@ TEST(CudaSources, CompileUnderNvrtc) {
       compiles(source.text, "join");
     }
   }
+  for (DType type : {DType::i32, DType::f32, DType::f16, DType::bf16}) {
+    KernelSpec spec;
+    spec.kind = KernelSpec::Kind::random;
+    spec.count = 70, spec.seed = 0x1fffffffffffff, spec.output = type;
+    source = {};
+    randomSource(spec, &source);
+    compiles(source.text, "random");
+  }
   KernelSpec product;
   product.m = 33, product.n = 65, product.k = 17, product.batch = 3;
   product.a.dtype = DType::u8, product.c.dtype = DType::bf16;

@@ -1,0 +1,20 @@
+import type { DType } from '../../ir/tensor.js'
+import { here } from '../where.js'
+import { composed } from './composition.js'
+import { drawn, drawnBefore, type RandomOptions, randomOf } from './random.js'
+import type { Device, Shape } from './types.js'
+
+/**
+ * Random numbers of [0, 1), all equally likely, in the shape of the piped value: `x.pipe(uniform({ seed: 7 }))`
+ * (torch.rand_like). Others in each tick, and the same on every device and in every run: their counter is state of
+ * the plan.
+ */
+export const uniform = <E extends 'f32' | 'f16' | 'bf16' = 'f32'>(options: RandomOptions<E>) => {
+  const at = here()
+  return composed(
+    'uniform',
+    at,
+    () => randomOf(options),
+    (parts, x, attrs) => drawn(at, x, drawnBefore(parts, x), { ...attrs, stream: 0 }),
+  ) as unknown as <S extends Shape>(x: Device<DType, S>) => Device<E, S>
+}
