@@ -11,6 +11,7 @@ export {
   interpret,
   interpretRanks,
 } from './interpret/interpret.js'
+export type { Between, InterpretedStates } from './interpret/states.js'
 export { BraidError, orThrow } from './ir/braid-error.js'
 export type { Fault, FaultPart } from './ir/fault.js'
 export type { CompileError, CompileErrorTag, GraphIR, GraphNode, GraphOutput, Place } from './ir/graph.js'
@@ -51,7 +52,7 @@ export { type ClampOptions, clamp } from './language/operators/clamp.js'
 export { concat } from './language/operators/concat.js'
 export { cos } from './language/operators/cos.js'
 export { cumsum } from './language/operators/cumsum.js'
-export { delay, type Init, type StateOptions } from './language/operators/delay.js'
+export { delay } from './language/operators/delay.js'
 export { div } from './language/operators/div.js'
 export { download } from './language/operators/download.js'
 export { equal } from './language/operators/equal.js'
@@ -104,6 +105,15 @@ export { slice } from './language/operators/slice.js'
 export { type SoftmaxOptions, softmax } from './language/operators/softmax.js'
 export { type SplitOptions, split } from './language/operators/split.js'
 export { sqrt } from './language/operators/sqrt.js'
+export {
+  type Init,
+  type Inits,
+  type NextStates,
+  type State,
+  type StateOptions,
+  type States,
+  state,
+} from './language/operators/state.js'
 export { sub } from './language/operators/sub.js'
 export { sum } from './language/operators/sum.js'
 export { takeAlong } from './language/operators/take-along.js'

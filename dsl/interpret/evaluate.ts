@@ -30,7 +30,7 @@ const constructorOf = (spec: BoundSpec): string => hostArray(spec.dtype, 0).cons
 
 // Feeds and parameters come from outside, so their values are checked; all other values have the type of
 // their node.
-const checked = (value: unknown, spec: BoundSpec, node: GraphNode, role: string): HostArray => {
+export const checked = (value: unknown, spec: BoundSpec, node: GraphNode, role: string): HostArray => {
   const wanted = elements(spec.shape)
   const hasType = ArrayBuffer.isView(value) && value.constructor.name === constructorOf(spec)
   if (hasType && (value as HostArray).length === wanted) return value as HostArray

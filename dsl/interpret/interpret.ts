@@ -7,15 +7,18 @@ import type { ParamValues } from '../language/param.js'
 import type { HostArrayOf, Ports } from '../language/tensor.js'
 import { fault, type Prepared, prepare } from './prepare.js'
 import { type RankInputs, runRanks } from './ranks.js'
+import type { Between } from './states.js'
 
 export interface InterpretOptions {
   readonly params?: ParamValues
   readonly dims?: Readonly<Record<string, number>>
   /** The number of ticks of a graph without inputs; default 1. Other graphs end with their feeds. */
   readonly ticks?: number
+  /** Called before each tick: it may read and write states by name, as `session.state` does between two ticks. */
+  readonly between?: Between
 }
 
-export interface InterpretRanksOptions extends Omit<InterpretOptions, 'params'> {
+export interface InterpretRanksOptions extends Omit<InterpretOptions, 'params' | 'between'> {
   /** The same on all ranks, or a list by rank. */
   readonly params?: ParamValues | readonly ParamValues[]
 }
@@ -40,7 +43,7 @@ export const interpret =
     defer(() => {
       const prepared = prepare(irOf(graph), options.dims ?? {})
       refuseShared(prepared)
-      const inputs = { params: options.params ?? {}, feeds: feeds ?? {} }
+      const inputs = { params: options.params ?? {}, feeds: feeds ?? {}, between: options.between }
       return runRanks(prepared, [inputs], options.ticks ?? 1).pipe(map(([only]) => only))
     }) as Observable<HostValues<O>>
 

@@ -122,7 +122,7 @@ export const meaning =
     defer(() => {
       const prepared = prepare(irOf(graph), options.dims ?? {})
       refuseShared(prepared)
-      const inputs = { params: options.params ?? {}, feeds: feeds ?? {} }
+      const inputs = { params: options.params ?? {}, feeds: feeds ?? {}, between: options.between }
       const run = (disturb?: Disturb) =>
         runRanks(prepared, [{ ...inputs, disturb }], options.ticks ?? 1).pipe(map(([only]) => only!))
       const inexact = inexactNodes(prepared)

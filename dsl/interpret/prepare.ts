@@ -6,8 +6,8 @@ import { bindSpec, checkDims } from '../language/bind.js'
 import { type BoundKernel, boundKernel, type KernelAttrs } from '../language/bound-kernel.js'
 import { instantsOf } from '../language/instants.js'
 import { liveNodes } from '../language/live.js'
-import { initLength } from '../language/operators/delay.js'
 import { operators } from '../language/operators/registry.js'
+import { initLength } from '../language/operators/state.js'
 import { type Rates, ratesOf } from '../language/rates.js'
 
 export const fault = (error: CompileError): BraidError => new BraidError([error])

@@ -14,6 +14,7 @@ import type { ParamValues } from '../language/param.js'
 import type { HostArray } from '../language/values.js'
 import { type Disturb, initial, loadParams, type Rank } from './evaluate.js'
 import { fault, isState, type Prepared } from './prepare.js'
+import { type Between, statesOver } from './states.js'
 import { type Fed, tick } from './tick.js'
 
 /** The inputs of a rank. Parameters that ranks share as one object are loaded once. */
@@ -21,6 +22,7 @@ export interface RankInputs {
   readonly params: ParamValues
   readonly feeds: Readonly<Record<string, ObservableInput<unknown> | undefined>>
   readonly disturb?: Disturb | undefined
+  readonly between?: Between | undefined
 }
 
 /**
@@ -66,10 +68,12 @@ export const runRanks = (
   const states = given.map(
     () => new Map(nodes.filter(isState).map(node => [node.id, initial(node, specs[node.id]!)])),
   )
+  const named = states.map(state => statesOver(graph, state))
   return from(load()).pipe(
     concatMap(params =>
       rows.pipe(
-        map(row => {
+        map((row, number) => {
+          for (const [rank, { between }] of given.entries()) between?.(number, named[rank]!)
           const ranks = given.map((_, rank): Rank => {
             const [own, state] = [params[rank]!, states[rank]!]
             const { disturb } = given[rank]!

@@ -49,6 +49,8 @@ export class Builder {
   readonly problems: CompileError[] = []
   readonly params = new Set<string>()
   readonly states = new Set<string>()
+  /** Groups of states whose next values are not set yet, each by its first node: how to report it. */
+  readonly unset = new Map<number, () => void>()
   readonly bodies = new NestedBodies()
   open = true
   private readonly counts = new Map<string, number>()

@@ -91,6 +91,7 @@ const build = (name: string, inputs: unknown, body: unknown, at: Where): GraphIR
         within(builder, () => {
           const outputs: unknown = body(flows)
           builder.bodies.finish()
+          for (const report of builder.unset.values()) report()
           return outputs
         }),
         at,

@@ -1,6 +1,7 @@
 // Whether a session yields what `interpret` yields, of a random graph.
 import { lastValueFrom, toArray } from 'rxjs'
 import { expect } from 'vitest'
+import type { Between } from '../../dsl/index.js'
 import { distance, type Meaning, meaning } from '../../dsl/interpret/meaning.js'
 import { type HostArray, numbers } from '../../dsl/language/values.js'
 import { pulled, type Session } from '../../runtime/index.js'
@@ -23,8 +24,13 @@ export const outputsOf = async (
 }
 
 /** What the graph means: of each tick, its values and how far off rounding may be. */
-export const meantOf = ({ graph, params, dims, feeds, ticks }: Sample): Promise<readonly Meaning[]> =>
-  lastValueFrom(meaning(graph, { params: params as never, dims, ticks })(feeds as never).pipe(toArray()))
+export const meantOf = (
+  { graph, params, dims, feeds, ticks }: Sample,
+  between?: Between,
+): Promise<readonly Meaning[]> => {
+  const options = { params: params as never, dims, ticks, ...(between ? { between } : {}) }
+  return lastValueFrom(meaning(graph, options)(feeds as never).pipe(toArray()))
+}
 
 /** The first element that is further from what is meant than rounding allows; undefined where none is. */
 export const mismatch = (made: Sample, wanted: readonly Meaning[], got: readonly Values[]) => {

@@ -57,6 +57,7 @@ import {
   slice,
   softmax,
   split,
+  state,
   sum,
   type Tensor,
   takeAlong,
@@ -172,6 +173,17 @@ graph({ a: tensor('f32', ['n', 3]), b: tensor('f32', [5, 3]), c: tensor('f16', [
   same<typeof named, F32<readonly ['n', 3]>>(true)
   x.pipe(scan((acc, now) => acc.pipe(add(now.pipe(sum(0)))), 0, tensor('f32', [3]), { name: 'sums' }))
   x.pipe(delay(0, { name: 'before' }))
+  const s = state({ w: tensor('f32', ['n', 3]), n: tensor('i32', []) }, { w: 1 })
+  same<typeof s.w, F32<readonly ['n', 3]>>(true)
+  s.next({ w: s.w.pipe(add(x)), n: s.n })
+  // @ts-expect-error every state has a next value
+  s.next({ w: s.w })
+  // @ts-expect-error the next n is of another type
+  s.next({ w: s.w, n: s.w })
+  // @ts-expect-error next is the method that sets them
+  state({ next: tensor('f32', []) })
+  // @ts-expect-error there is no state v
+  state({ w: tensor('f32', []) }, { v: 1 })
   // @ts-expect-error the option is called name
   x.pipe(delay(0, { called: 'before' }))
   // @ts-expect-error the next acc has another shape than acc

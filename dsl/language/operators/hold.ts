@@ -3,7 +3,7 @@ import type { Flow } from '../flow.js'
 import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'
 import { countOf } from './count.js'
-import { type Init, initOf } from './delay.js'
+import { type Init, initOf } from './state.js'
 
 /**
  * A slow device flow at the rate of the faster flow it is combined with: its newest value at each instant of

@@ -8,9 +8,9 @@ import { badAttribute, type UnplacedError } from '../messages.js'
 import { hostArray, writer } from '../values.js'
 import { apply } from './apply.js'
 import { named, type Parts } from './composition.js'
-import { stateNode } from './delay.js'
 import { isFloat } from './elementwise.js'
 import type { Attrs, Operator } from './operator.js'
+import { stateNode } from './state.js'
 
 interface RandomAttrs {
   readonly seed: number

@@ -1,12 +1,10 @@
 import type { Where } from '../../ir/graph.js'
 import { show } from '../../ir/show.js'
-import { showSpec } from '../../ir/tensor.js'
 import { FlowValue, piped } from '../builder.js'
 import type { Flow } from '../flow.js'
-import { dtypeMismatch, shapeMismatch } from '../messages.js'
 import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'
-import { type Init, type StateOptions, stateNode } from './delay.js'
+import { closeState, type Init, type StateOptions, stateNode } from './state.js'
 
 interface Scan {
   <A extends AnyTensor>(
@@ -65,24 +63,15 @@ const unclosed = {
 
 /** Runs the body, and closes the delay with its result; undefined, with an error reported, where it has none. */
 const nextOf = (next: unknown, acc: FlowValue, x: FlowValue, at: Where): FlowValue | undefined => {
-  const { builder, spec } = acc
+  const { builder } = acc
   const result: unknown = typeof next === 'function' ? builder.bodies.run(() => next(acc, x)) : undefined
   if (!(result instanceof FlowValue)) {
     const found = typeof next === 'function' ? `a function that returned ${show(result)}` : show(next)
     builder.report(at, 'scan', { ...unclosed, found })
     return undefined
   }
-  const value = builder.take(result, 'device', at, 'scan', 'the next acc', spec)
-  if (showSpec(value.spec) !== showSpec(spec))
-    builder.report(
-      at,
-      'scan',
-      (value.spec.dtype === spec.dtype ? shapeMismatch : dtypeMismatch)(
-        `a next acc of ${showSpec(spec)}, as acc is`,
-        showSpec(value.spec),
-        'give the type of the state as the third argument of scan, or make next yield it',
-      ),
-    )
-  builder.close(acc.id, value.id)
-  return value
+  return closeState(acc, result, at, 'scan', {
+    role: 'the next acc',
+    advice: 'give the type of the state as the third argument of scan, or make next yield it',
+  })
 }

@@ -3,6 +3,7 @@ import { EMPTY, firstValueFrom, from, lastValueFrom, NEVER, of, throwError, toAr
 import { describe, expect, it } from 'vitest'
 import {
   add,
+  type Between,
   BraidError,
   compile,
   delay,
@@ -15,6 +16,7 @@ import {
   mul,
   param,
   scan,
+  state,
   tensor,
   upload,
 } from '../../../dsl/index.js'
@@ -263,5 +265,50 @@ describe('interpret', () => {
       }),
       { numRuns: runs(300) },
     )
+  })
+})
+
+describe('states between ticks', () => {
+  it('are read, written and reset by name', async () => {
+    const net = graph('written', { x: tensor('f32', [2]) }, ({ x }) => {
+      const s = state({ sum: tensor('f32', [2]), last: tensor('f32', [2]) }, { last: [7, 8] })
+      const now = x.pipe(upload())
+      s.next({ sum: s.sum.pipe(add(now)), last: now })
+      return { y: s.sum.pipe(add(s.last), download()) }
+    })
+    const seen: unknown[] = []
+    const feed = [1, 2, 3, 4].map(value => new Float32Array(2).fill(value))
+    const results = await lastValueFrom(
+      interpret(net, {
+        between: (tick, states) => {
+          seen.push([states.read('sum')[0], states.read('last')[0]])
+          if (tick === 2) states.write('sum', new Float32Array(2).fill(100))
+          if (tick === 3) states.reset()
+        },
+      })({ x: feed }).pipe(toArray()),
+    )
+    expect(results.map(({ y }) => [...y])).toEqual([
+      [7, 8],
+      [2, 2],
+      [102, 102],
+      [7, 8],
+    ])
+    expect(seen).toEqual([
+      [0, 7],
+      [1, 1],
+      [3, 2],
+      [103, 3],
+    ])
+  })
+
+  it('are the states that there are, of their types', async () => {
+    const net = graph({ x: tensor('f32', [2]) }, ({ x }) => ({
+      y: x.pipe(upload(), delay(0, { name: 'd' }), download()),
+    }))
+    const ran = (between: Between) => lastValueFrom(interpret(net, { between })({ x: [new Float32Array(2)] }))
+    await expect(ran((_, states) => states.write('e', new Float32Array(2)))).rejects.toThrow(
+      'the name of a state: d',
+    )
+    await expect(ran((_, states) => states.write('d', new Float32Array(3)))).rejects.toThrow('3 elements')
   })
 })
