@@ -12,7 +12,7 @@ import { generated } from '../../fixtures/graphs/generated.js'
 import { graphOf, tasksOf } from '../../fixtures/graphs/of-tasks.js'
 import { patternGraph, patterns } from '../../fixtures/graphs/patterns.js'
 import { planFrom, recipes } from '../../fixtures/plans/random.js'
-import { runs } from '../../fixtures/runs.js'
+import { often, runs } from '../../fixtures/runs.js'
 import { oracle } from '../../oracle/oracle.js'
 import { slowPoolPeaks } from '../../oracle/slow-pool.js'
 
@@ -104,7 +104,7 @@ describe('the oracle', () => {
       }),
       { numRuns: runs(60) },
     )
-    expect(Math.min(broken.found, broken.kept)).toBeGreaterThan(5)
+    expect(Math.min(broken.found, broken.kept)).toBeGreaterThan(often(5))
   })
 })
 
