@@ -58,6 +58,13 @@ export const badUse = (
   next: string,
 ): AllocatorError => new AllocatorError({ _tag: 'BadArgument', at, subject, wanted, found, next })
 
+/** What is wrong with a pool that a graph holds, and serves captures alone. */
+export const poolOfGraphs = {
+  wanted: 'a pool whose memory no graph uses',
+  found: 'one that captures have taken memory from: a launch of their graphs writes to it',
+  next: 'dispose of these graphs first, or allocate from another pool',
+} as const
+
 /** A handle that belongs to another device than `device`. */
 export const wrongDevice = (at: string, subject: string, device: string): AllocatorError =>
   new AllocatorError({

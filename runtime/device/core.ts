@@ -4,7 +4,7 @@
 import type { NativeCachingDevice, NativeFailure, NativeShortage, NativeSpace } from '../addon.js'
 import { DisposedError } from '../errors.js'
 import { thrown } from '../values.js'
-import { AllocatorError, badUse } from './allocator-error.js'
+import { AllocatorError, poolOfGraphs } from './allocator-error.js'
 import { OutOfMemoryError, type Setting, type Shortage, shortageOf } from './out-of-memory.js'
 import { released } from './released.js'
 import type { ResolvedAllocatorOptions } from './settings/options.js'
@@ -134,13 +134,7 @@ export class Core {
         next: 'call the device after the function has returned',
       })
     if (status === refusals.poolOfGraphs)
-      return badUse(
-        at,
-        'the pool',
-        'a pool whose memory no graph uses',
-        'one that captures have taken memory from: a launch of their graphs writes to it',
-        'dispose of these graphs first, or allocate from another pool',
-      )
+      return new AllocatorError({ _tag: 'BadArgument', at, subject: 'the pool', ...poolOfGraphs })
     if (status === notPermitted)
       return new AllocatorError({
         _tag: 'WouldDeadlock',

@@ -2,6 +2,7 @@ import type { Plan } from '../../dsl/ir/plan.js'
 import type { NativeFailure } from '../addon.js'
 import type { DeviceError } from '../errors.js'
 import { size } from '../values.js'
+import { AllocatorError, poolOfGraphs } from './allocator-error.js'
 
 /** Whether the addon threw it: its failures have the driver's code and call; Node's have a code alone. */
 export const isNativeFailure = (error: unknown): error is NativeFailure =>
@@ -43,6 +44,15 @@ const holdings = (plan: Plan, device = 0): string => {
   return `the plan's ${size(whole)}: ${parts.filter(Boolean).join(', ')}`
 }
 
+/**
+ * Whether memory was wanted from a pool that a graph holds: by a program, whose failure is a status, or by a lane. No
+ * other call that allocates meets this status.
+ */
+const ofHeldPool = (error: unknown): boolean =>
+  isNativeFailure(error)
+    ? error.code === 'CUDA_ERROR_ILLEGAL_STATE' && error.op === 'memAllocate'
+    : error instanceof AllocatorError && error.found === poolOfGraphs.found
+
 const libraries = /nvrtc|cublas|nccl/i
 
 /**
@@ -50,6 +60,8 @@ const libraries = /nvrtc|cublas|nccl/i
  * `index` the device's number in the plan.
  */
 export const openFailure = (error: unknown, device: string, plan?: Plan, index = 0): DeviceError => {
+  if (ofHeldPool(error))
+    return { _tag: 'BadOption', at: device, subject: 'options.pool', ...poolOfGraphs, cause: error }
   if (!isNativeFailure(error)) {
     const message = error instanceof Error ? error.message : String(error)
     const missing = message.includes('not built')

@@ -37,6 +37,8 @@ export class Engine implements RunHost, LeaseOwner, Keeper {
   readonly fillUs = new Recent()
   readonly tickMs = new Recent()
   readonly drops: Map<string, number>
+  /** Ticks whose leases were given back, and whose slots graphs keep. */
+  readonly kept = new Set<number>()
   /**
    * Called with each value that was fed, as it lies in its slot: `braid run --check` compares with
    * `interpret`.
@@ -122,7 +124,9 @@ export class Engine implements RunHost, LeaseOwner, Keeper {
       if (lost && !this.#stopping) warnLostLease(tick, this.run?.at)
       const over = (): boolean => this.#stopping !== undefined
       // A graph that keeps an output keeps its slot.
+      this.kept.add(tick)
       whenReleased(lent, over, () => {
+        this.kept.delete(tick)
         this.ticks.giveBack(tick)
         this.run?.advance()
       })

@@ -424,15 +424,35 @@ export const warnReturnThrew = (error: unknown): void =>
 export const warnCloseFailed = (error: unknown): void =>
   warn(`closing a session failed: ${error instanceof Error ? error.message : String(error)}`)
 
-export const warnLeasesOut = (name: string, started: string, ticks: readonly number[]): void => {
-  const leases =
-    ticks.length === 1 ? `the lease of tick ${ticks[0]}` : `the leases of ticks ${ticks.join(', ')}`
-  process.emitWarning(
-    `a run of "${name}" waits for ${leases}: every slot is lent out, ` +
-      `so no tick can run until one is given back. ` +
-      'Next: dispose each lease when you are done with it: ' +
-      '`using lease = out`, or lease[Symbol.dispose](), ' +
+const ofTicks = (what: string, ticks: readonly number[]): string =>
+  ticks.length === 1 ? `the ${what} of tick ${ticks[0]}` : `the ${what}s of ticks ${ticks.join(', ')}`
+
+/** `kept`: ticks whose leases were given back, and whose outputs graphs refer to. */
+export const warnLeasesOut = (
+  name: string,
+  started: string,
+  leased: readonly number[],
+  kept: readonly number[],
+): void => {
+  const held = [
+    ...(leased.length === 0 ? [] : [`${ofTicks('lease', leased)}: every slot is lent out`]),
+    ...(kept.length === 0
+      ? []
+      : [`graphs, which refer to ${ofTicks('output', kept)}: a graph keeps the slot of an output`]),
+  ]
+  const next = [
+    'dispose each lease when you are done with it: `using lease = out`, or lease[Symbol.dispose](), ' +
       'and copy what must live longer',
-    { type: 'BraidWarning', code: 'BRAID_LEASES_OUT', detail: `the run was started at ${started}` },
+    'dispose of the definitions and executables that refer to an output, or make them over a block of your own ' +
+      'that a lane copies it to, or compile with more inFlight',
+  ].filter((_, of) => (of === 0 ? leased : kept).length > 0)
+  process.emitWarning(
+    `a run of "${name}" waits for ${held.join('; and for ')}, so no tick can run until one is given back. ` +
+      `Next: ${next.join('; and ')}`,
+    {
+      type: 'BraidWarning',
+      code: leased.length === 0 ? 'BRAID_SLOTS_IN_GRAPHS' : 'BRAID_LEASES_OUT',
+      detail: `the run was started at ${started}`,
+    },
   )
 }

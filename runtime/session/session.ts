@@ -151,7 +151,8 @@ class OpenSession {
           name: this.plan.name,
           at,
           stalled: () => run.stalled,
-          leased: () => engine.ticks.leased(),
+          leased: () => engine.ticks.leased().filter(tick => !engine.kept.has(tick)),
+          kept: () => engine.ticks.leased().filter(tick => engine.kept.has(tick)),
         },
         this.parts.leaseWarningMs,
       )

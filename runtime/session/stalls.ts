@@ -8,6 +8,8 @@ export interface Watched {
   stalled(): boolean
   /** The ticks whose leases are out. */
   leased(): readonly number[]
+  /** The ticks whose leases were given back, and whose slots graphs keep. */
+  kept(): readonly number[]
 }
 
 // A run whose leases are never returned stalls, by design. Nothing keeps the process alive then, so the
@@ -24,7 +26,7 @@ const unwatch = (run: Watched): boolean => {
 }
 
 const warn = (run: Watched): void => {
-  if (unwatch(run)) warnLeasesOut(run.name, run.at, run.leased())
+  if (unwatch(run)) warnLeasesOut(run.name, run.at, run.leased(), run.kept())
 }
 
 /**

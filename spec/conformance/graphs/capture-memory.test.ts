@@ -2,6 +2,19 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
+  compile,
+  download,
+  graph,
+  lane as laneOf,
+  mul,
+  orThrow,
+  owned,
+  param,
+  tensor,
+  tree,
+  upload,
+} from '../../../dsl/index.js'
+import {
   type Block,
   type Device,
   GraphBuilder,
@@ -9,6 +22,8 @@ import {
   type GraphEvent,
   type GraphNode,
   type Lane,
+  open,
+  planTree,
 } from '../../../runtime/index.js'
 import { contentOf, deviceOf, KiB, MiB, openOn, poolOf } from '../../fixtures/allocator.js'
 import { soon } from '../../fixtures/graphs.js'
@@ -219,6 +234,60 @@ describe.each(present)('memory of captures on %s', name => {
         return false
       }
     })
+  })
+
+  it('a session and a tree refuse a pool that a graph holds, and say why', async () => {
+    await using device = await deviceOf(name)
+    const lane = device.lane()
+    using pool = device.pool()
+    const builder = GraphBuilder.create(lane).begin()
+    lane.malloc(KiB, { pool }).free()
+    builder.end()
+    const row = tensor('f32', [64])
+    const body = graph('net', { x: row }, ({ x }) => ({
+      y: x.pipe(upload(laneOf('copy')), mul(param('w', row)), download(laneOf('copy'))),
+    }))
+    const [planned, pooled] = [
+      orThrow(compile(body, { storage: 'planned' })),
+      orThrow(compile(body, { storage: 'pooled' })),
+    ]
+    const own = { w: new Float32Array(64).fill(2) }
+    const one = tree({
+      plans: { net: planned },
+      start: ['net'],
+      then: {},
+      keep: { net: { y: owned } },
+    })
+    for (const opening of [
+      () => open(planned, { device, pool, params: own })(),
+      () => open(pooled, { device, pool, params: own })(),
+      () => planTree(one, { device, pool, params: own })(),
+    ]) {
+      const opened = await opening()
+      expect(opened).toMatchObject({
+        _tag: 'Left',
+        left: {
+          _tag: 'BadOption',
+          at: device.name,
+          subject: 'options.pool',
+          wanted: 'a pool whose memory no graph uses',
+          found: expect.stringContaining('captures have taken memory from'),
+          next: expect.stringContaining('dispose of these graphs'),
+        },
+      })
+    }
+    builder.definition[Symbol.dispose]()
+    builder[Symbol.dispose]()
+    await soon(() => {
+      try {
+        lane.malloc(KiB, { pool }).free()
+        return true
+      } catch {
+        return false
+      }
+    })
+    await using session = orThrow(await open(planned, { device, pool, params: own })())
+    expect(session.closed).toBe(false)
   })
 
   it('a named pool that is closed keeps the memory of its graphs', async () => {
