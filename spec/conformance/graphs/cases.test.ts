@@ -232,4 +232,89 @@ describe.each(present)('cases of graphs on %s', name => {
     other.condition()
     expect(() => ExecutableGraph.instantiate(other)).toThrow(/condition|a driver call/i)
   })
+
+  it('elements of three bytes are refused by nodes, updates and captures, which stay as they were', async () => {
+    await using device = await openOn(name)
+    const lane = device.lane()
+    using block = lane.malloc(KiB)
+    const three = { bits: 24 as never }
+    const wrong = /wanted\s+8, 16 or 32\s+found\s+number 24/
+    using definition = GraphDefinition.create(device)
+    const fill = definition.fill(block, 5, { bits: 32 })
+    using graph = ExecutableGraph.instantiate(definition)
+    expect(() => definition.fill(block, 1, three)).toThrow(wrong)
+    expect(() => fill.update({ value: 6, ...three })).toThrow(wrong)
+    expect(() => graph.updateNode(fill, { to: block, value: 6, ...three })).toThrow(wrong)
+    using builder = GraphBuilder.create(lane).begin()
+    expect(() => lane.fill(block, 1, three)).toThrow(wrong)
+    expect(builder.end().definition.nodes).toHaveLength(0)
+    expect(definition.nodes).toHaveLength(1)
+    using later = ExecutableGraph.instantiate(definition)
+    for (const each of [graph, later]) {
+      lane.fill32(block, 0)
+      each.launch(lane)
+      expect(await contentOf(device, lane, block)).toEqual([5])
+    }
+  })
+
+  it('a closed definition or builder is no source: of an update, a child, an executable', async () => {
+    await using device = await openOn(name)
+    const lane = device.lane()
+    using block = lane.malloc(KiB)
+    using definition = GraphDefinition.create(device)
+    definition.fill(block, 1, { bits: 32 })
+    const child = definition.embed(definition.clone())
+    using graph = ExecutableGraph.instantiate(definition)
+    const closed = GraphDefinition.create(device)
+    closed.fill(block, 2, { bits: 32 })
+    closed[Symbol.dispose]()
+    for (const call of [
+      () => graph.update(closed),
+      () => definition.embed(closed),
+      () => child.update({ graph: closed }),
+      () => closed.clone(),
+      () => ExecutableGraph.instantiate(closed),
+    ])
+      expect(call).toThrow(/it was disposed of/)
+    const builder = GraphBuilder.create(lane).begin()
+    lane.fill32(block, 3)
+    const { definition: captured } = builder.end()
+    builder[Symbol.dispose]()
+    expect(() => graph.update(builder.definition)).toThrow(/one that is closed/)
+    captured[Symbol.dispose]()
+    expect(() => graph.update(captured)).toThrow(/it was disposed of/)
+    graph.launch(lane)
+    expect(await contentOf(device, lane, block)).toEqual([1])
+    expect(definition.nodes.map(({ kind }) => kind).sort()).toEqual(['child', 'fill'])
+  })
+
+  it('graphs of two devices stay apart: no child, update, operand or launch of the other', async () => {
+    await using device = await openOn(name)
+    await using other = await openOn(name)
+    const lane = device.lane()
+    using block = lane.malloc(KiB)
+    using far = other.malloc(KiB)
+    using definition = GraphDefinition.create(device)
+    const fill = definition.fill(block, 1, { bits: 32 })
+    using graph = ExecutableGraph.instantiate(definition)
+    using foreign = GraphDefinition.create(other)
+    const farFill = foreign.fill(far, 2, { bits: 32 })
+    for (const call of [
+      () => definition.embed(foreign),
+      () => definition.fill(far, 1),
+      () => definition.copy(block, far),
+      () => definition.empty({ after: [farFill] }),
+      () => fill.update({ to: far }),
+      () => graph.update(foreign),
+      () => graph.updateNode(farFill, { to: block, value: 3, bits: 32 }),
+      () => graph.launch(other.defaultLane),
+    ])
+      expect(call).toThrow()
+    expect([definition.nodes.length, foreign.nodes.length]).toEqual([1, 1])
+    graph.launch(lane)
+    expect(await contentOf(device, lane, block)).toEqual([1])
+    using farGraph = ExecutableGraph.instantiate(foreign)
+    farGraph.launch(other.defaultLane)
+    expect(await contentOf(other, other.defaultLane, far)).toEqual([2])
+  })
 })
