@@ -6,7 +6,7 @@ namespace {
 
 // inner = 1: GROUP threads a row, ITEMS adjacent elements each, a tile after the other. A thread adds its own
 // elements, a warp the sums of its threads by shuffles, and a block those of its warps in shared memory.
-constexpr const char* kRows = R"cuda(
+constexpr const char* kScanRows = R"cuda(
 extern "C" __global__ void __launch_bounds__(256) braid_scan(const T* x, U* y, Index count) {
   __shared__ V sums[256 / 32];
   const Index mine = ((Index)blockIdx.x * 256 + threadIdx.x) / GROUP;
@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(256) braid_scan(const T* x, U* y, I
 )cuda";
 
 // inner > 1: a thread a column; neighbours read neighbours.
-constexpr const char* kColumns = R"cuda(
+constexpr const char* kScanColumns = R"cuda(
 extern "C" __global__ void __launch_bounds__(256) braid_scan(const T* x, U* y, Index count) {
   for (Index i = (Index)blockIdx.x * 256 + threadIdx.x; i < count; i += (Index)gridDim.x * 256) {
     Index at = i / INNER * LENGTH * INNER + i % INNER;
@@ -81,7 +81,7 @@ void scanSource(const KernelSpec& spec, KernelSource* source) {
     text += "constexpr int GROUP = " + std::to_string(group) + ", ITEMS = 4;\n";
   else
     text += "constexpr Index INNER = " + std::to_string(spec.inner) + ";\n";
-  source->text = text + (rows ? kRows : kColumns);
+  source->text = text + (rows ? kScanRows : kScanColumns);
   source->count = spec.outer * spec.inner;
   source->plain = {"braid_scan", source->count * (rows ? group : 1), 256, !rows};
   source->alignments = {1, 1};
