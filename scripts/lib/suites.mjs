@@ -10,7 +10,7 @@ export const leftToCi = [
   ['spec/conformance/addon.test.ts', 'worker threads, exits and 100,000 ticks, each in a process of its own'],
   ['spec/conformance/allocator/disposal.test.ts', 'ends of a process, each in a process of its own'],
   ['spec/conformance/trees/soak.test.ts', 'some thousands of launches of random trees'],
-  ['spec/conformance/explain-cli.test.ts', 'a process for each call of braid explain'],
+  ['spec/conformance/cli.test.ts', 'a process for each call of each command of braid'],
   ['spec/conformance/files-cli.test.ts', 'a process for each file, pipe and interruption of braid'],
   ['spec/conformance/simulate-cli.test.ts', 'a process for each call of braid simulate'],
   ['spec/conformance/snapshot-cli.test.ts', 'a process for each call of braid snapshot'],

@@ -9,7 +9,7 @@ import { pulled } from '../../runtime/index.js'
 import { patternGraph, patternInput, patterns } from '../fixtures/graphs/patterns.js'
 import { sample } from '../fixtures/graphs/random.js'
 import { roomy } from '../fixtures/machines/roomy.js'
-import { runs } from '../fixtures/runs.js'
+import { often, runs } from '../fixtures/runs.js'
 import { opened, present } from './devices.js'
 import { expectMeant, outputsOf, type Values } from './meant.js'
 
@@ -66,7 +66,7 @@ describe.each(present)('an arena for each tick in flight, on %s', device => {
       ),
       { numRuns: runs(40) },
     )
-    expect(several).toBeGreaterThan(0)
+    expect(several).toBeGreaterThan(often(0))
   })
 
   it('over lanes that hardly meet', { timeout: 120_000 }, async () => {

@@ -19,7 +19,7 @@ import {
 import type { MapInstruction } from '../../dsl/ir/kernel-spec.js'
 import { open, type Session } from '../../runtime/index.js'
 import { type Sample, sample, valuesOf } from '../fixtures/graphs/random.js'
-import { runs } from '../fixtures/runs.js'
+import { often, runs } from '../fixtures/runs.js'
 import { present } from './devices.js'
 import { expectMeant, outputsOf, type Values } from './meant.js'
 
@@ -94,7 +94,7 @@ describe.each(present)('on %s a fused plan', device => {
       }),
       { numRuns: runs(16) },
     )
-    expect(kernels).toBeGreaterThan(0)
+    expect(kernels).toBeGreaterThan(often(0))
   })
 
   it.each([

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import type { Between, CompileOptions } from '../../dsl/index.js'
 import type { Session } from '../../runtime/index.js'
 import { type Sample, sample, valuesOf } from '../fixtures/graphs/random.js'
-import { runs } from '../fixtures/runs.js'
+import { often, runs } from '../fixtures/runs.js'
 import { opened, present } from './devices.js'
 import { meantOf, mismatch, outputsOf, type Values } from './meant.js'
 
@@ -98,6 +98,6 @@ describe.each(present)('states that are written between ticks on %s', device => 
       ),
       { numRuns: runs(30) },
     )
-    expect(states).toBeGreaterThan(0)
+    expect(states).toBeGreaterThan(often(0))
   })
 })

@@ -175,6 +175,8 @@ describe.each(present)('memory of captures on %s', name => {
     builder[Symbol.dispose]()
     expect(await contentOf(device, lane, x)).toEqual([8])
     lane.fill32(x, 9)
+    using filled = lane.record()
+    device.defaultLane.wait(filled)
     expect(await contentOf(device, device.defaultLane, x)).toEqual([9])
     x.free()
     await device.emptyCache()
@@ -388,20 +390,29 @@ describe.each(present)('memory of captures on %s', name => {
         using builder = GraphBuilder.create(lanes[0]!).begin()
         const splits = builder.split(lanes[1]!, lanes[2]!)
         const events: GraphEvent[] = []
-        const live: { block: Block; nodes: number[] }[] = []
+        const live: { block: Block; of: Lane; made: GraphEvent; nodes: number[] }[] = []
         const lives: { bytes: Bytes; nodes: readonly number[] }[] = []
         let nodes = 0
         for (const { kind, lane: at, pick, other } of steps) {
           const lane = lanes[at]!
           const chosen = live[pick % Math.max(live.length, 1)]
           if (kind === 'malloc' || (chosen === undefined && kind !== 'record' && kind !== 'wait')) {
-            const life = { block: lane.malloc((1 + (other % 3)) * KiB), nodes: [] }
+            const life = {
+              block: lane.malloc((1 + (other % 3)) * KiB),
+              of: lane,
+              made: device.event(),
+              nodes: [],
+            }
+            lane.record(life.made)
             live.push(life)
             lives.push({ bytes: bytesOf(life.block), nodes: life.nodes })
           } else if (kind === 'work') {
             const second = live[other % live.length]!
+            const both = new Set([chosen!, second])
+            // Whoever works on another lane's block waits until it is there; that lane says nothing by itself.
+            for (const { of, made } of both) if (of !== lane) lane.wait(made)
             lane.copy(chosen!.block, second.block.at(0, KiB), KiB)
-            for (const life of new Set([chosen!, second])) life.nodes.push(nodes)
+            for (const life of both) life.nodes.push(nodes)
             nodes++
           } else if (kind === 'free') {
             live.splice(live.indexOf(chosen!), 1)

@@ -30,7 +30,7 @@ import { sample } from '../../fixtures/graphs/random.js'
 import { roomy } from '../../fixtures/machines/roomy.js'
 import { statefulWithArenas, withArenas } from '../../fixtures/plans/arenas.js'
 import { cutInPieces, outcomesOf } from '../../fixtures/plans/issued.js'
-import { runs } from '../../fixtures/runs.js'
+import { often, runs } from '../../fixtures/runs.js'
 import { comparable, oracle } from '../../oracle/oracle.js'
 
 const graphed = (graph: unknown, options: CompileOptions = {}): Plan =>
@@ -103,7 +103,7 @@ describe('ticks in flight with an arena each', () => {
       }),
       { numRuns: runs(40) },
     )
-    expect(several).toBeGreaterThan(0)
+    expect(several).toBeGreaterThan(often(0))
   })
 
   test('hold as many times what a tick has for itself, and parameters once', () => {

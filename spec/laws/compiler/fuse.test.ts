@@ -36,7 +36,7 @@ import {
 } from '../../../dsl/index.js'
 import { verify } from '../../../dsl/verify/verify.js'
 import { sample } from '../../fixtures/graphs/random.js'
-import { runs } from '../../fixtures/runs.js'
+import { often, runs } from '../../fixtures/runs.js'
 
 const kernelsOf = (plan: Plan) =>
   plan.nodes.filter(({ kernel }) => kernel !== undefined && kernel.kind !== 'copy').map(({ op }) => op)
@@ -167,7 +167,7 @@ describe('fuse', () => {
       }),
       { numRuns: runs(40) },
     )
-    expect(regions).toBeGreaterThan(0)
+    expect(regions).toBeGreaterThan(often(0))
   })
 
   const options = [{}, { rates: true }, { devices: 2 }, { stays: true }] as const
@@ -191,6 +191,6 @@ describe('fuse', () => {
       ),
       { numRuns: runs(40) },
     )
-    expect(kernels).toBeGreaterThan(0)
+    expect(kernels).toBeGreaterThan(often(0))
   })
 })

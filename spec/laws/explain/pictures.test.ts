@@ -12,7 +12,7 @@ import { streamed, streamedLeast } from '../../fixtures/graphs/streamed.js'
 import { slowMachine } from '../../fixtures/machines/plain.js'
 import { bounded, planOf } from '../../fixtures/plans/by-hand.js'
 import { planFrom, recipes } from '../../fixtures/plans/random.js'
-import { runs } from '../../fixtures/runs.js'
+import { often, runs } from '../../fixtures/runs.js'
 import { parseXml } from '../../fixtures/xml.js'
 import { goldens } from '../../golden/graphs.js'
 
@@ -42,7 +42,7 @@ describe('what sets the pace', () => {
     }
     for (const [, plan] of plans) holds(plan)
     fc.assert(fc.property(generated, holds), { numRuns: runs(60) })
-    expect(round).toBeGreaterThan(20)
+    expect(round).toBeGreaterThan(often(20))
   })
 
   test('no lane is busy for longer than a tick, and exposed time is at most the time of copies', () => {

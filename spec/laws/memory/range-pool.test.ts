@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { RangePool } from '../../../dsl/memory/range-pool.js'
 import { ReleasePoints } from '../../../dsl/memory/release-points.js'
-import { runs } from '../../fixtures/runs.js'
+import { often, runs } from '../../fixtures/runs.js'
 import { SlowPool } from '../../oracle/slow-pool.js'
 
 const unit = 512
@@ -92,9 +92,9 @@ describe('the pool of ranges', () => {
       }),
       { numRuns: runs(150) },
     )
-    expect(indexed).toBeGreaterThan(100)
+    expect(indexed).toBeGreaterThan(often(100))
     // More than a row has room for at first.
-    expect(mostPoints).toBeGreaterThan(2)
+    expect(mostPoints).toBeGreaterThan(often(2))
   })
 
   test('gives bytes to a lane that is after every one of many lanes that used them, and to no other', () => {

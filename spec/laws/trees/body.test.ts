@@ -25,7 +25,7 @@ import { layOut } from '../../../dsl/trees/layout.js'
 import { type ResidentPlan, residentPlan } from '../../../dsl/trees/resident.js'
 import { sample } from '../../fixtures/graphs/random.js'
 import { roomy } from '../../fixtures/machines/roomy.js'
-import { runs } from '../../fixtures/runs.js'
+import { often, runs } from '../../fixtures/runs.js'
 
 const row = tensor('f32', [16, 16])
 const copy = lane('copy')
@@ -99,7 +99,7 @@ describe('a plan whose ports stay on the device', () => {
       ),
       { numRuns: runs(150) },
     )
-    expect(withArenas).toBeGreaterThan(0)
+    expect(withArenas).toBeGreaterThan(often(0))
   })
 
   it('obeys them where an input is kept as well', () => {
