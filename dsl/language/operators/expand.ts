@@ -6,10 +6,10 @@ import { badAttribute, shapeMismatch, type UnplacedError } from '../messages.js'
 import { validSpec } from '../tensor.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-import { isFloat } from './elementwise.js'
 import { runMap } from './map-reference.js'
 import type { Attrs, Operator } from './operator.js'
-import { broadcast, broadcastStrides, coalesce, denseStrides } from './shapes.js'
+import { broadcast, broadcastStrides } from './shapes.js'
+import { stridedCopy } from './strided-copy.js'
 import type { Broadcasts, Device, Shape } from './types.js'
 
 const shapeFrom = (attrs: Attrs): readonly number[] => attrs['shape'] as readonly number[]
@@ -28,17 +28,8 @@ const infer = ([x]: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError
       )
 }
 
-const spec = (x: BoundSpec, output: BoundSpec): MapSpec => {
-  const merged = coalesce(output.shape, [broadcastStrides(x.shape, output.shape), denseStrides(output.shape)])
-  return {
-    kind: 'map',
-    shape: merged.shape,
-    compute: isFloat(x.dtype) ? 'f32' : 'i32',
-    operands: [{ dtype: x.dtype, offset: 0, strides: merged.strides[0] ?? [] }],
-    code: [['operand', 0]],
-    results: [{ value: 0, dtype: output.dtype }],
-  }
-}
+const spec = (x: BoundSpec, output: BoundSpec): MapSpec =>
+  stridedCopy(output, broadcastStrides(x.shape, output.shape))
 
 /** A copy that reads along new dimensions, and those of size 1, with stride 0. */
 export const expandOperator: Operator = {

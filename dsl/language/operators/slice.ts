@@ -14,11 +14,11 @@ import {
 import { badAttribute, type UnplacedError } from '../messages.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-import { isFloat } from './elementwise.js'
 import { runMap } from './map-reference.js'
 import type { Attrs, Operator } from './operator.js'
 import { axisOf } from './reduce.js'
-import { coalesce, denseStrides } from './shapes.js'
+import { denseStrides } from './shapes.js'
+import { stridedCopy } from './strided-copy.js'
 import type { Device, Replaced, Shape } from './types.js'
 
 interface SliceAttrs {
@@ -49,15 +49,7 @@ const infer = ([x]: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError
 
 const strided = (x: BoundSpec, output: BoundSpec, { axis, from }: SliceAttrs): MapSpec => {
   const strides = denseStrides(x.shape)
-  const merged = coalesce(output.shape, [strides, denseStrides(output.shape)])
-  return {
-    kind: 'map',
-    shape: merged.shape,
-    compute: isFloat(x.dtype) ? 'f32' : 'i32',
-    operands: [{ dtype: x.dtype, offset: from * (strides[axis] ?? 1), strides: merged.strides[0] ?? [] }],
-    code: [['operand', 0]],
-    results: [{ value: 0, dtype: output.dtype }],
-  }
+  return stridedCopy(output, strides, from * (strides[axis] ?? 1))
 }
 
 /**

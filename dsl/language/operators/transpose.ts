@@ -12,26 +12,21 @@ import {
 import { badAttribute, type UnplacedError } from '../messages.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-import { isFloat } from './elementwise.js'
 import { runMap } from './map-reference.js'
 import type { Attrs, Operator } from './operator.js'
 import { axisOf } from './reduce.js'
-import { coalesce, denseStrides } from './shapes.js'
+import { denseStrides } from './shapes.js'
+import { stridedCopy } from './strided-copy.js'
 import type { Device, Shape } from './types.js'
 
 const axesFrom = (attrs: Attrs): readonly number[] => attrs['axes'] as readonly number[]
 
 const strided = (x: BoundSpec, output: BoundSpec, axes: readonly number[]): MapSpec => {
   const own = denseStrides(x.shape)
-  const merged = coalesce(output.shape, [axes.map(axis => own[axis]!), denseStrides(output.shape)])
-  return {
-    kind: 'map',
-    shape: merged.shape,
-    compute: isFloat(x.dtype) ? 'f32' : 'i32',
-    operands: [{ dtype: x.dtype, offset: 0, strides: merged.strides[0] ?? [] }],
-    code: [['operand', 0]],
-    results: [{ value: 0, dtype: output.dtype }],
-  }
+  return stridedCopy(
+    output,
+    axes.map(axis => own[axis]!),
+  )
 }
 
 /** A view where only axes of size 1 change their places; else a copy with strides. */
