@@ -51,6 +51,9 @@ export interface MapOperand {
   readonly strides: readonly number[]
 }
 
+/** What a value is once it has been stored as this element type and loaded again. */
+export type MapRounding = 'f16' | 'bf16' | 'i32' | 'u8'
+
 export type MapUnary =
   | 'neg'
   | 'abs'
@@ -66,6 +69,7 @@ export type MapUnary =
   | 'floor'
   | 'ceil'
   | 'round'
+  | MapRounding
 export type MapBinary = 'add' | 'sub' | 'mul' | 'div' | 'min' | 'max' | 'pow' | 'lt' | 'le' | 'eq'
 /**
  * `index` is the index of the element along a dimension of `shape`. `select` takes its second argument where the

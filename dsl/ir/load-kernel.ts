@@ -28,6 +28,10 @@ const unary = [
   'floor',
   'ceil',
   'round',
+  'f16',
+  'bf16',
+  'i32',
+  'u8',
 ] as const
 const binary = ['add', 'sub', 'mul', 'div', 'min', 'max', 'pow', 'lt', 'le', 'eq'] as const
 const kinds = ['copy', 'map', 'matmul', 'reduce', 'scan', 'gather', 'join', 'random', 'cuda'] as const

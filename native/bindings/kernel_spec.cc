@@ -13,10 +13,10 @@ constexpr std::int64_t most = std::int64_t{1} << 53;
 // In the order of the enumerations.
 constexpr std::array<std::string_view, 5> dtypes{"u8", "i32", "f16", "bf16", "f32"};
 constexpr std::array<std::string_view, 6> reductions{"sum", "mean", "max", "min", "argmax", "argmin"};
-constexpr std::array<std::string_view, 28> mapOps{
-    "operand", "const", "index",   "select", "neg", "abs",   "exp",  "log",   "sqrt", "rsqrt",
-    "tanh",    "erf",   "sigmoid", "sin",    "cos", "floor", "ceil", "round", "add",  "sub",
-    "mul",     "div",   "min",     "max",    "pow", "lt",    "le",   "eq"};
+constexpr std::array<std::string_view, 32> mapOps{
+    "operand", "const",   "index", "select", "neg",   "abs",  "exp",   "log", "sqrt", "rsqrt", "tanh",
+    "erf",     "sigmoid", "sin",   "cos",    "floor", "ceil", "round", "f16", "bf16", "i32",   "u8",
+    "add",     "sub",     "mul",   "div",    "min",   "max",  "pow",   "lt",  "le",   "eq"};
 static_assert(static_cast<std::size_t>(MapOp::eq) + 1 == mapOps.size());
 
 template <class Enum, std::size_t N>

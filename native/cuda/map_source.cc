@@ -56,6 +56,10 @@ const char* floatPattern(MapOp op) {
     case MapOp::floor: return "floorf($a)";
     case MapOp::ceil: return "ceilf($a)";
     case MapOp::round: return "rintf($a)";
+    case MapOp::toF16: return "asF16($a)";
+    case MapOp::toBf16: return "asBf16($a)";
+    case MapOp::toI32: return "asI32($a)";
+    case MapOp::toU8: return "asU8($a)";
     case MapOp::add: return "$a + $b";
     case MapOp::sub: return "$a - $b";
     case MapOp::mul: return "$a * $b";
@@ -86,7 +90,11 @@ const char* intPattern(MapOp op) {
     case MapOp::cos: return "wrap(cos((double)$a))";
     case MapOp::floor:
     case MapOp::ceil:
-    case MapOp::round: return "$a";
+    case MapOp::round:
+    case MapOp::toI32: return "$a";
+    case MapOp::toF16: return "truncate(asF16((float)$a))";
+    case MapOp::toBf16: return "truncate(asBf16((float)$a))";
+    case MapOp::toU8: return "asU8($a)";
     case MapOp::div: return "divI($a, $b)";
     case MapOp::pow: return "wrap(powD((double)$a, (double)$b))";
     case MapOp::add: return "addI($a, $b)";

@@ -44,6 +44,14 @@ FN void store(float x, bf16& y) {
 FN void store(int x, f16& y) { store((float)x, y); }
 FN void store(int x, bf16& y) { store((float)x, y); }
 
+// What a value is after it was stored as a type and loaded again.
+template <class T> FN float stored(float x) { T y; store(x, y); return loadF(y); }
+FN float asF16(float x) { return stored<f16>(x); }
+FN float asBf16(float x) { return stored<bf16>(x); }
+FN float asI32(float x) { return stored<int>(x); }
+FN float asU8(float x) { return stored<u8>(x); }
+FN int asU8(int x) { u8 y; store(x, y); return y; }
+
 FN float minF(float a, float b) {
   return a < b ? a : b < a ? b : a == b ? __uint_as_float(__float_as_uint(a) | __float_as_uint(b)) : a + b;
 }

@@ -140,6 +140,11 @@ inline __attribute__((always_inline)) void stepFloat(MapOp op, float* to, const 
     case MapOp::floor: return each1(to, a, count, [](float x) { return std::floor(x); });
     case MapOp::ceil: return each1(to, a, count, [](float x) { return std::ceil(x); });
     case MapOp::round: return each1(to, a, count, [](float x) { return std::nearbyint(x); });
+    case MapOp::toF16: return each1(to, a, count, [](float x) { return floatFromF16(f16FromFloat(x)); });
+    case MapOp::toBf16: return each1(to, a, count, [](float x) { return floatFromBf16(bf16FromFloat(x)); });
+    case MapOp::toI32:
+      return each1(to, a, count, [](float x) { return static_cast<float>(i32FromFloat(x)); });
+    case MapOp::toU8: return each1(to, a, count, [](float x) { return static_cast<float>(u8FromFloat(x)); });
     case MapOp::add: return each2(to, a, b, count, [](float x, float y) { return x + y; });
     case MapOp::sub: return each2(to, a, b, count, [](float x, float y) { return x - y; });
     case MapOp::mul: return each2(to, a, b, count, [](float x, float y) { return x * y; });
@@ -200,7 +205,15 @@ void runStep(MapOp op, std::int32_t* to, const std::int32_t* a, const std::int32
     case MapOp::cos: return through([](double x) { return std::cos(x); });
     case MapOp::floor:
     case MapOp::ceil:
-    case MapOp::round: return each1(to, a, count, [](I x) { return x; });
+    case MapOp::round:
+    case MapOp::toI32: return each1(to, a, count, [](I x) { return x; });
+    case MapOp::toF16:
+      return each1(to, a, count,
+                   [](I x) { return i32FromFloat(floatFromF16(f16FromFloat(static_cast<float>(x)))); });
+    case MapOp::toBf16:
+      return each1(to, a, count,
+                   [](I x) { return i32FromFloat(floatFromBf16(bf16FromFloat(static_cast<float>(x)))); });
+    case MapOp::toU8: return each1(to, a, count, [](I x) -> I { return u8FromI32(x); });
     case MapOp::add:
       return each2(to, a, b, count,
                    [](I x, I y) { return element::wrap(static_cast<U>(x) + static_cast<U>(y)); });

@@ -38,7 +38,6 @@ export type Apart =
   | 'another device'
   | 'another rate'
   | 'whole numbers and floats'
-  | 'rounded'
   | 'order of elements'
   | 'too large'
   | 'longer'

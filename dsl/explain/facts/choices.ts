@@ -56,7 +56,6 @@ const whyApart: Readonly<Record<Fusion['apart'][number]['because'], string>> = {
   'another device': 'its reader is on another device',
   'another rate': 'its reader comes at another rate, or at another instant of the tick',
   'whole numbers and floats': 'of it and its reader one computes with whole numbers, the other with floats',
-  rounded: 'it is rounded to its element type in memory',
   'order of elements': 'its reader reads elements in an order that is not a stride of this kernel',
   'too large': 'one kernel would have too many instructions, operands or dimensions',
   longer: 'one kernel would take longer than two',

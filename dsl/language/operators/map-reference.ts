@@ -1,4 +1,5 @@
 import type { MapBinary, MapInstruction, MapSpec, MapUnary } from '../../ir/kernel-spec.js'
+import type { DType } from '../../ir/tensor.js'
 import { type HostArray, hostArray, reader, writer } from '../values.js'
 
 const f = Math.fround
@@ -31,6 +32,12 @@ const round = (x: number): number => {
   return nearest === 0 && (x < 0 || Object.is(x, -0)) ? -0 : nearest
 }
 
+/** What a float is once it was stored as a type and loaded again. */
+const storedAs = (dtype: DType): ((a: number) => number) => {
+  const [write, read] = [writer(dtype), reader(dtype)]
+  return a => f(read(write(a)))
+}
+
 /** Every step rounds to f32, as a device that computes in f32 does. */
 const floatUnary: Readonly<Record<MapUnary, (a: number) => number>> = {
   neg: a => -a,
@@ -47,6 +54,10 @@ const floatUnary: Readonly<Record<MapUnary, (a: number) => number>> = {
   floor: Math.floor,
   ceil: Math.ceil,
   round,
+  f16: storedAs('f16'),
+  bf16: storedAs('bf16'),
+  i32: storedAs('i32'),
+  u8: storedAs('u8'),
 }
 
 const floatBinary: Readonly<Record<MapBinary, (a: number, b: number) => number>> = {
@@ -78,6 +89,7 @@ const wholeBinary: Readonly<Partial<Record<MapBinary, (a: number, b: number) => 
 const wholeUnary: Readonly<Partial<Record<MapUnary, (a: number) => number>>> = {
   neg: a => -a | 0,
   abs: a => (a < 0 ? -a | 0 : a),
+  u8: a => Math.min(255, Math.max(0, a)),
 }
 
 /** Instructions that a map of whole numbers may use; the others take floats. */

@@ -1,10 +1,10 @@
-import type { MapInstruction, MapOperand, MapSpec } from '../../../ir/kernel-spec.js'
+import type { MapInstruction, MapOperand, MapRounding, MapSpec } from '../../../ir/kernel-spec.js'
 import { elementBytes as bytesOf, elements, tensorBytes } from '../../../ir/tensor.js'
 import { mapFlops } from '../../../language/operators/elementwise.js'
 import { coalesce, denseStrides } from '../../../language/operators/shapes.js'
 import type { Checked } from '../../analysis/ir.js'
 import { type Access, composed, reached, refined } from './access.js'
-import type { Region, Regions } from './regions.js'
+import { isExact, type Region, type Regions } from './regions.js'
 
 /** A region as one kernel, and the nodes whose values are its operands. */
 export interface Fused {
@@ -87,7 +87,10 @@ export const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fuse
     })
     const place: number[] = []
     for (const instruction of kernel.code) place.push(at(code, instruction, given, place))
-    made.set(id, place[kernel.results[0]!.value]!)
+    const value = place[kernel.results[0]!.value]!
+    // What another member reads of it is what it would have loaded.
+    const { dtype } = kernel.results[0]!
+    made.set(id, m === 0 || isExact(kernel) ? value : code.put([dtype as MapRounding, value]))
   }
   const last = region.members[0]!
   const merged = coalesce(shape, [...operands.list.map(({ strides }) => strides), denseStrides(shape)])

@@ -154,7 +154,7 @@ export class Regions {
     const read = refined(this.access[id]!, region.shape)
     const inside = read && composed(own.kernel.shape, own.kernel.operands, read)
     if (inside === undefined) return 'order of elements'
-    const instructions = region.instructions + own.kernel.code.length
+    const instructions = region.instructions + own.kernel.code.length + (isExact(own.kernel) ? 0 : 1)
     if (
       instructions > mostInstructions ||
       inside.shape.length > mostDimensions ||
@@ -185,7 +185,7 @@ export class Regions {
     if ((lane?.name ?? '') !== (nodes[last]!.lane?.name ?? '')) return 'another lane'
     if (turnOf !== undefined && turnOf[id] !== turnOf[last]) return 'another rate'
     if (kernel.compute !== this.values.elementwise[last]!.kernel.compute) return 'whole numbers and floats'
-    return isExact(kernel) ? undefined : 'rounded'
+    return undefined
   }
 
   /** Compares one kernel with two; both by the same figures. */
