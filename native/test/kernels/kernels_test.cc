@@ -167,7 +167,7 @@ TEST(HostMap, RandomProgramsComputeWhatAPlainLoopDoes) {
       else if (kind == 1)
         instruction.op = MapOp::constant, instruction.constant = random.real() * 3;
       else
-        instruction = {static_cast<MapOp>(static_cast<int>(MapOp::select) + random.below(25)), earlier(),
+        instruction = {static_cast<MapOp>(static_cast<int>(MapOp::select) + random.below(29)), earlier(),
                        earlier(), earlier(), 0};
       spec.code.push_back(instruction);
     }
