@@ -96,7 +96,9 @@ float mapped(MapOp op, float a, float b, float c) {
     case MapOp::toI32:
       return static_cast<float>(static_cast<std::int32_t>(
           std::isnan(a) ? 0 : std::clamp(std::trunc(x), -2147483648.0, 2147483647.0)));
-    case MapOp::toU8: return static_cast<float>(std::isnan(a) ? 0 : std::clamp(std::trunc(x), 0.0, 255.0));
+    case MapOp::toU8:
+      return static_cast<float>(
+          static_cast<std::int32_t>(std::isnan(a) ? 0 : std::clamp(std::trunc(x), 0.0, 255.0)));
     case MapOp::add:
       return static_cast<float>(x + y);  // one rounding of an exact sum, product or quotient is what f32 does
     case MapOp::sub: return static_cast<float>(x - y);
