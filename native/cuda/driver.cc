@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
+#include <set>
 #include <thread>
 
 #include "cuda/handles.h"
@@ -54,6 +56,14 @@ Status CudaDriver::open(int ordinal, const LibraryPaths& paths, std::unique_ptr<
 
 Status CudaDriver::bind() {
   return context_->check(call_.cuCtxSetCurrent(context_->handle()), "cuCtxSetCurrent");
+}
+
+void CudaDriver::keepContext() {
+  static std::mutex mutex;
+  static std::set<CUdevice> kept;
+  std::lock_guard lock(mutex);
+  CUcontext same = nullptr;
+  if (kept.insert(context_->device()).second) call_.cuDevicePrimaryCtxRetain(&same, context_->device());
 }
 
 std::string CudaDriver::lastDetail() { return detail(); }

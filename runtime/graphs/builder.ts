@@ -143,7 +143,7 @@ export class GraphBuilder implements Disposable {
       const native = core.tried(at, core.name, () => core.native.graph())
       return new GraphBuilder(core, lane, definitionOf(new Hierarchy(core, native), 0), true)
     }
-    if (!graphFor(into, at).hierarchy.core.same(core)) throw wrongDevice(at, 'a graph', core.name)
+    graphFor(into, at, core)
     return new GraphBuilder(core, lane, into, false)
   }
 
@@ -255,7 +255,7 @@ export class GraphBuilder implements Disposable {
   embed(child: GraphBuilder | GraphDefinition): void {
     const at = 'builder.embed'
     const capture = this.#building(at)
-    const { hierarchy, id } = graphFor(GraphBuilder.is(child) ? child.definition : child, at)
+    const { hierarchy, id } = graphFor(GraphBuilder.is(child) ? child.definition : child, at, this.#core)
     const lane = laneAccess.idFor(this.#lane, this.#core, at, true)
     capture.tried(at, () => capture.native.embed(lane, hierarchy.native, id))
     capture.hierarchy.ordered ||= hierarchy.ordered

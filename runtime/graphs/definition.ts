@@ -205,9 +205,7 @@ export class GraphDefinition implements Disposable {
   embed(graph: GraphDefinition, options: After = {}): GraphNode<'child'> {
     const at = 'definition.embed'
     this.#alive(at)
-    const child = graphFor(graph, at)
-    if (!child.hierarchy.core.same(this.#core))
-      throw badUse(at, 'graph', `a graph of ${this.#core.name}`, 'one of another device', 'build it there')
+    const child = graphFor(graph, at, this.#core)
     const { native } = this.#hierarchy
     const after = this.#after(options, at)
     const id = this.#hierarchy.tried(at, () =>

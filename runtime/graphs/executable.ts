@@ -92,7 +92,7 @@ export class ExecutableGraph implements Disposable {
   update(definition: GraphDefinition): void {
     const at = 'graph.update'
     this.#live(at)
-    const { hierarchy, id } = graphFor(definition, at)
+    const { hierarchy, id } = graphFor(definition, at, this.#core)
     const why = this.#core.tried(at, 'a graph', () => this.#native.update(hierarchy.native, id))
     if (why !== '')
       throw badUse(
@@ -112,9 +112,9 @@ export class ExecutableGraph implements Disposable {
   updateNode<K extends keyof ParamsOf>(node: GraphNode<K>, params: ParamsOf[K]): void {
     const at = 'graph.updateNode'
     this.#live(at)
-    const { hierarchy, id } = nodeFor(node, at)
+    const { hierarchy, id } = nodeFor(node, at, this.#core)
     if (node.kind === 'child') {
-      const child = graphFor(childFor(params, at), at)
+      const child = graphFor(childFor(params, at), at, this.#core)
       this.#core.tried(at, 'a graph', () =>
         this.#native.updateChild(hierarchy.native, id, child.hierarchy.native, child.id),
       )
@@ -149,7 +149,7 @@ export class ExecutableGraph implements Disposable {
   }
 
   #switchable(node: GraphNode<'copy' | 'fill' | 'kernel'>, at: string): ReturnType<typeof nodeFor> {
-    const found = nodeFor(node, at)
+    const found = nodeFor(node, at, this.#core)
     if (!['copy', 'fill', 'kernel'].includes(node.kind))
       throw badUse(
         at,

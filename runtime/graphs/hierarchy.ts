@@ -1,6 +1,7 @@
 // What the addon knows graphs and nodes by. definition.ts and node.ts make each other's views, so neither can
 // import the other for all that it needs: they fill `access` in.
 import type { NativeGone, NativeGraph } from '../addon.js'
+import { wrongDevice } from '../device/allocator-error.js'
 import type { Core } from '../device/core.js'
 
 /** The classes of views, by what they are of. definition.ts adds `graph`, node.ts adds `node`. */
@@ -32,10 +33,21 @@ export const access = {} as {
   dropGiven(node: Views['node']): void
 }
 
-/** Where a graph is. Throws unless it is alive, and no lane is being captured into it. */
-export const graphFor: typeof access.graphFor = (graph, at) => access.graphFor(graph, at)
-/** Where a node is. Throws unless it is alive. */
-export const nodeFor: typeof access.nodeFor = (node, at) => access.nodeFor(node, at)
+/**
+ * Where a graph is. Throws unless it is alive, no lane is being captured into it, and it is of the Device, where
+ * one is given: on one GPU the driver would take graphs of another Device, and their blocks would not be kept.
+ */
+export const graphFor = (graph: unknown, at: string, core?: Core): GraphPlace => {
+  const place = access.graphFor(graph, at)
+  if (core?.same(place.hierarchy.core) === false) throw wrongDevice(at, 'a graph', core.name)
+  return place
+}
+/** Where a node is. Throws unless it is alive, and of the Device, where one is given. */
+export const nodeFor = (node: unknown, at: string, core?: Core): NodePlace => {
+  const place = access.nodeFor(node, at)
+  if (core?.same(place.hierarchy.core) === false) throw wrongDevice(at, 'a node', core.name)
+  return place
+}
 /** The view of a graph of the addon's: the same object at each call. */
 export const definitionOf: typeof access.definitionOf = (hierarchy, id) => access.definitionOf(hierarchy, id)
 

@@ -153,7 +153,7 @@ export class GraphNode<K extends NodeKind = NodeKind> {
 
   #replaceChild(given: Graph, at: string): void {
     const { hierarchy, graph, id } = nodeFor(this, at)
-    const child = graphFor(given, at)
+    const child = graphFor(given, at, hierarchy.core)
     if (child.hierarchy === hierarchy)
       throw badUse(
         at,

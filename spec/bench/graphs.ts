@@ -33,13 +33,16 @@ const names = ['branches', 'diamonds', 'ensemble', 'offload', 'decode', 'towers'
 const modes = {
   eager: { mode: 'eager' },
   graph: { mode: 'graph' },
+  'graph, fused': { mode: 'graph', fuse: true },
   'graph, one stream': { mode: 'graph', lanes: 1 },
 } as const
 type Mode = keyof typeof modes
 
 /** What is run of a pipeline. A graph on one stream is a peer of the lattice's, no way to run the others. */
 const modesOf = ({ name }: Pipeline): readonly Mode[] =>
-  name === 'lattice' ? ['eager', 'graph', 'graph, one stream'] : ['eager', 'graph']
+  name === 'lattice'
+    ? ['eager', 'graph', 'graph, fused', 'graph, one stream']
+    : ['eager', 'graph', 'graph, fused']
 
 type Turn = { readonly theirs: Theirs; readonly mine: readonly ReadonlyMap<Mode, Own>[] }
 
@@ -82,7 +85,8 @@ const chosen = ({ graph }: Pipeline): 'eager' | 'graph' => {
 /** A pipeline's row: Braid's better mode beside PyTorch's best way. */
 const rowOf = (pipeline: Pipeline, p: number, turns: readonly Turn[], log: (line: string) => void) => {
   const [eager, graph] = [timed(turns, p, 'eager'), timed(turns, p, 'graph')]
-  const best = graph.ms <= eager.ms ? graph : eager
+  const fused = timed(turns, p, 'graph, fused')
+  const best = [eager, graph, fused].reduce((a, b) => (b.ms < a.ms ? b : a))
   const auto = chosen(pipeline)
   const ways = waysOf(
     turns.map(({ theirs }) => theirs.ways[p]!),
@@ -90,7 +94,7 @@ const rowOf = (pipeline: Pipeline, p: number, turns: readonly Turn[], log: (line
   )
   const peer = [...ways].sort((a, b) => a.ms - b.ms)[0]
   const [theirs] = turns.map(({ theirs }) => theirs.outputs[p]!)
-  const both = [eager, graph].map(({ own }) => compared(own.outputs, theirs!))
+  const both = [eager, graph, fused].map(({ own }) => compared(own.outputs, theirs!))
   const difference = Math.max(...both.map(({ difference }) => difference))
   const ratio = best.ms / (peer?.ms ?? Number.NaN)
   // All eight ways count: where one failed, the best one is not known.
@@ -105,9 +109,11 @@ const rowOf = (pipeline: Pipeline, p: number, turns: readonly Turn[], log: (line
     'eager, ms': eager.ms,
     'graph, ms': graph.ms,
     'graph, spread': spread(graph),
+    'fused, ms': fused.ms,
+    'fused, kernels': fused.own.kernels,
     graphs: graph.own.graphs,
     'auto takes': auto,
-    'of the faster': (auto === 'graph' ? graph : eager).ms / best.ms,
+    'of the faster': (auto === 'graph' ? graph : eager).ms / Math.min(eager.ms, graph.ms),
     'PyTorch, ms': peer?.ms ?? Number.NaN,
     'PyTorch, spread': peer === undefined ? '' : spread(peer),
     'its best way': peer?.way ?? 'failed',
@@ -119,7 +125,9 @@ const rowOf = (pipeline: Pipeline, p: number, turns: readonly Turn[], log: (line
     'by at most': difference,
     allowed: allowedOf(pipeline),
   }
-  log(`  ${pipeline.name}: eager ${eager.ms.toFixed(3)} ms a step, graph ${graph.ms.toFixed(3)}`)
+  log(
+    `  ${pipeline.name}: eager ${eager.ms.toFixed(3)} ms a step, graph ${graph.ms.toFixed(3)}, fused ${fused.ms.toFixed(3)}`,
+  )
   logWays(ways, log)
   return { row, held }
 }

@@ -299,6 +299,7 @@ describe.each(present)('cases of graphs on %s', name => {
     using graph = ExecutableGraph.instantiate(definition)
     using foreign = GraphDefinition.create(other)
     const farFill = foreign.fill(far, 2, { bits: 32 })
+    using capture = GraphBuilder.create(device.lane()).begin()
     for (const call of [
       () => definition.embed(foreign),
       () => definition.fill(far, 1),
@@ -307,6 +308,8 @@ describe.each(present)('cases of graphs on %s', name => {
       () => fill.update({ to: far }),
       () => graph.update(foreign),
       () => graph.updateNode(farFill, { to: block, value: 3, bits: 32 }),
+      () => graph.enable(farFill, false),
+      () => capture.embed(foreign),
       () => graph.launch(other.defaultLane),
     ])
       expect(call).toThrow()
