@@ -2,7 +2,7 @@
 // edges that are changed, updates of every kind, and what is refused. `coverage.ts` names them.
 import { describe, expect, it } from 'vitest'
 import { type Device, ExecutableGraph, GraphBuilder, GraphDefinition } from '../../../runtime/index.js'
-import { contentOf, KiB, openOn } from '../../fixtures/allocator.js'
+import { anotherDeviceOf, contentOf, KiB, openOn } from '../../fixtures/allocator.js'
 import { axpnOn } from '../../fixtures/device-kernels.js'
 import { collect, soon } from '../../fixtures/graphs.js'
 import { present } from '../devices.js'
@@ -290,7 +290,7 @@ describe.each(present)('cases of graphs on %s', name => {
 
   it('graphs of two devices stay apart: no child, update, operand or launch of the other', async () => {
     await using device = await openOn(name)
-    await using other = await openOn(name)
+    await using other = await anotherDeviceOf(name)
     const lane = device.lane()
     using block = lane.malloc(KiB)
     using far = other.malloc(KiB)
