@@ -1,0 +1,274 @@
+// What `bench models` measures: chains of elementwise operations, rows that are normalised, and a byte-level GPT.
+// models.py has the same bodies under the same names, with the same values.
+import {
+  add,
+  attention,
+  embedding,
+  type Graph,
+  gelu,
+  graph,
+  layerNorm,
+  linear,
+  matmul,
+  mul,
+  param,
+  relu,
+  reshape,
+  rmsNorm,
+  softmax,
+  split,
+  sub,
+  sum,
+  tanh,
+  tensor,
+  transpose,
+} from '../../dsl/index.js'
+
+export type Float = 'f32' | 'bf16'
+type Values = Float32Array | Uint16Array | Int32Array
+
+/** A parameter: elements of (2k − 255) / 256 · scale, k a byte of a hash of the index and the seed. */
+export interface Weight {
+  readonly shape: readonly number[]
+  readonly dtype: Float | 'i32'
+  readonly seed: number
+  /** A power of two, so that bf16 holds each value exactly; of `i32` the number that values are below. */
+  readonly scale: number
+  /** Is added to each. */
+  readonly plus: number
+}
+
+export interface Body {
+  readonly name: string
+  readonly kind: 'chain' | 'rows' | 'gpt'
+  readonly dtype: Float
+  readonly sizes: Readonly<Record<string, number>>
+  /** The operations of a chain or of rows, in order; of the GPT none. */
+  readonly steps: readonly string[]
+  readonly weights: Readonly<Record<string, Weight>>
+  readonly graph: Graph<never, never>
+  /** Bytes that one kernel would read and write. */
+  readonly bytes: number
+  /** Braid's milliseconds beside the best way of PyTorch's, at most. */
+  readonly bar: number
+  /** The difference that is allowed, relative to the largest value. */
+  readonly allowed: number
+}
+
+const period = 2 ** 20
+
+/** The values of a weight: a period of hashed values, repeated. */
+export const valuesOf = ({ shape, dtype, seed, scale, plus }: Weight): Values => {
+  const count = shape.reduce((product, size) => product * size, 1)
+  const base = new Float32Array(Math.min(count, period))
+  for (let i = 0; i < base.length; i++) {
+    let h = Math.imul(i + seed, 0x9e3779b1)
+    h ^= h >>> 15
+    h = Math.imul(h, 0x85ebca77)
+    h ^= h >>> 13
+    base[i] = dtype === 'i32' ? (h >>> 24) % scale : ((2 * (h >>> 24) - 255) / 256) * scale + plus
+  }
+  const repeated = <A extends Values>(values: A, whole: A): A => {
+    for (let at = 0; at < count; at += values.length)
+      whole.set(values.subarray(0, Math.min(values.length, count - at)) as never, at)
+    return whole
+  }
+  if (dtype === 'f32') return repeated(base, new Float32Array(count))
+  if (dtype === 'i32') return repeated(Int32Array.from(base), new Int32Array(count))
+  const bits = Uint16Array.from(new Uint32Array(base.buffer), word => word >>> 16)
+  return repeated(bits, new Uint16Array(count))
+}
+
+const bytesOf = { f32: 4, bf16: 2, i32: 4 } as const
+const weight = (
+  dtype: Weight['dtype'],
+  shape: readonly number[],
+  seed: number,
+  scale = 1,
+  plus = 0,
+): Weight => ({
+  dtype,
+  shape,
+  seed,
+  scale,
+  plus,
+})
+
+/** Flows of any type: the bodies are built from tables. */
+// biome-ignore lint/suspicious/noExplicitAny: the shapes are those of the tables
+type Any = any
+
+const chainSteps = ['add b', 'mul s', 'tanh', 'mul 1.5', 'sub b', 'relu']
+
+const step = (x: Any, name: string, flows: Readonly<Record<string, Any>>): Any => {
+  const [operation, operand] = name.split(' ')
+  const other = operand === undefined ? undefined : (flows[operand] ?? Number(operand))
+  const operations: Readonly<Record<string, () => Any>> = {
+    add: () => x.pipe(add(other)),
+    mul: () => x.pipe(mul(other)),
+    sub: () => x.pipe(sub(other)),
+    tanh: () => x.pipe(tanh()),
+    relu: () => x.pipe(relu()),
+    sum: () => x.pipe(sum({ axis: 1 })),
+    softmax: () => x.pipe(softmax()),
+    layerNorm: () => x.pipe(layerNorm({ scale: flows['b'], shift: flows['c'] })),
+    rmsNorm: () => x.pipe(rmsNorm({ scale: flows['b'] })),
+  }
+  return operations[operation!]!()
+}
+
+const stepped = (
+  given: Pick<Body, 'name' | 'kind' | 'dtype' | 'steps' | 'bar'>,
+  rows: number,
+  columns: number,
+): Body => {
+  const { dtype, steps } = given
+  const all: Record<string, Weight> = {
+    x: weight(dtype, [rows, columns], 1),
+    b: weight(dtype, [columns], 7919, 1 / 4, 1),
+    c: weight(dtype, [columns], 104729, 1 / 4),
+    s: weight(dtype, [rows, 1], 1299709, 1 / 4, 1),
+  }
+  const used = Object.entries(all).filter(
+    ([name]) =>
+      name === 'x' ||
+      steps.some(text => text.endsWith(` ${name}`)) ||
+      (name === 'b' && steps.some(text => text.endsWith('Norm'))) ||
+      (name === 'c' && steps.includes('layerNorm')),
+  )
+  const weights = Object.fromEntries(used)
+  const read = Object.values(weights).reduce(
+    (sum, { shape }) => sum + shape.reduce((product, size) => product * size, 1),
+    0,
+  )
+  return {
+    ...given,
+    sizes: { rows, columns },
+    weights,
+    bytes: (read + (steps.includes('sum') ? rows : rows * columns)) * bytesOf[dtype],
+    // Rounded after each operation on one side and once on the other; sums of thousands add up in any order.
+    allowed: dtype === 'bf16' ? 2 ** -6 : 2 ** -17,
+    graph: graph('body', {}, () => {
+      const flows = Object.fromEntries(
+        used.map(([name, { shape }]) => [name, param(name, tensor(dtype, shape))]),
+      )
+      return { y: steps.reduce((x, name) => step(x, name, flows), flows['x'] as Any) }
+    }) as never,
+  }
+}
+
+const chain = (operations: number, dtype: Float, reduced: boolean): Body => {
+  const steps = Array.from({ length: operations }, (_, i) => chainSteps[i % chainSteps.length]!)
+  return stepped(
+    {
+      name: `${operations} operations${reduced ? ', then the sum of each row' : ''}`,
+      kind: 'chain',
+      dtype,
+      steps: reduced ? [...steps, 'sum'] : steps,
+      bar: 0.95,
+    },
+    dtype === 'f32' ? 4096 : 8192,
+    4096,
+  )
+}
+
+const rows = (steps: readonly string[], dtype: Float, length: number): Body =>
+  stepped(
+    { name: `${steps.join(', then ')} of ${length}`, kind: 'rows', dtype, steps, bar: 1 },
+    2 ** 29 / bytesOf[dtype] / length,
+    length,
+  )
+
+const gptWeights = (sizes: { vocabulary: number; width: number; layers: number; tokens: number }) => {
+  const { vocabulary, width, layers, tokens } = sizes
+  let seed = 1
+  const of = (shape: readonly number[], plus = 0) => weight('bf16', shape, 7919 * seed++, 2 ** -5, plus)
+  const weights: Record<string, Weight> = { wte: of([vocabulary, width]), wpe: of([tokens, width]) }
+  const norm = (name: string) => {
+    weights[`${name}.weight`] = of([width], 1)
+    weights[`${name}.bias`] = of([width])
+  }
+  const product = (name: string, k: number, n: number) => {
+    weights[`${name}.weight`] = of([k, n])
+    weights[`${name}.bias`] = of([n])
+  }
+  for (let l = 0; l < layers; l++) {
+    norm(`h.${l}.ln_1`)
+    product(`h.${l}.attn.c_attn`, width, 3 * width)
+    product(`h.${l}.attn.c_proj`, width, width)
+    norm(`h.${l}.ln_2`)
+    product(`h.${l}.mlp.c_fc`, width, 4 * width)
+    product(`h.${l}.mlp.c_proj`, 4 * width, width)
+  }
+  norm('ln_f')
+  return weights
+}
+
+/** The forward pass of a GPT-2 over bytes, all positions at once. */
+const gpt = (sizes: {
+  readonly batch: number
+  readonly tokens: number
+  readonly vocabulary: number
+  readonly width: number
+  readonly heads: number
+  readonly layers: number
+}): Body => {
+  const { batch, tokens, width, heads, layers, vocabulary } = sizes
+  const weights: Record<string, Weight> = {
+    tokens: weight('i32', [batch, tokens], 13, vocabulary),
+    ...gptWeights(sizes),
+  }
+  const flow = (name: string): Any => param(name, tensor(weights[name]!.dtype, weights[name]!.shape))
+  return {
+    name: 'byte-level GPT, forward',
+    kind: 'gpt',
+    dtype: 'bf16',
+    sizes,
+    steps: [],
+    weights,
+    bytes: 0,
+    bar: 1,
+    // A dozen layers of bf16, whose roundings differ.
+    allowed: 2 ** -4,
+    graph: graph('gpt', {}, () => {
+      const norm = (name: string) => layerNorm({ scale: flow(`${name}.weight`), shift: flow(`${name}.bias`) })
+      const product = (x: Any, name: string): Any =>
+        x.pipe(matmul(flow(`${name}.weight`)), add(flow(`${name}.bias`)))
+      const inHeads = (x: Any): Any =>
+        x.pipe(reshape([batch, tokens, heads, width / heads]), transpose([0, 2, 1, 3]))
+      const table = flow('wte')
+      let x: Any = flow('tokens').pipe(embedding(table), add(flow('wpe')))
+      for (let l = 0; l < layers; l++) {
+        const all = product(x.pipe(norm(`h.${l}.ln_1`)), `h.${l}.attn.c_attn`)
+        const [q, k, v] = all.pipe(split({ axis: 2, parts: 3 })).map(inHeads)
+        const seen = q.pipe(attention(k, v, { causal: true }), transpose([0, 2, 1, 3]))
+        x = x.pipe(add(product(seen.pipe(reshape([batch, tokens, width])), `h.${l}.attn.c_proj`)))
+        const hidden = product(x.pipe(norm(`h.${l}.ln_2`)), `h.${l}.mlp.c_fc`)
+        x = x.pipe(add(product(hidden.pipe(gelu({ approximate: 'tanh' })), `h.${l}.mlp.c_proj`)))
+      }
+      return { y: x.pipe(norm('ln_f'), linear(table)) }
+    }) as never,
+  }
+}
+
+const floats: readonly Float[] = ['f32', 'bf16']
+const lengths = [128, 1024, 8192, 65536]
+const norms = [['softmax'], ['layerNorm'], ['rmsNorm'], ['layerNorm', 'softmax']]
+
+export const bodies = (): readonly Body[] => [
+  ...floats.flatMap(dtype =>
+    [false, true].flatMap(reduced => [6, 12, 20].map(operations => chain(operations, dtype, reduced))),
+  ),
+  ...norms.flatMap(steps => floats.flatMap(dtype => lengths.map(length => rows(steps, dtype, length)))),
+  gpt({ batch: 8, tokens: 1024, vocabulary: 256, width: 768, heads: 12, layers: 12 }),
+]
+
+/** The same, small enough for a test of every body. */
+export const smallBodies = (): readonly Body[] => [
+  ...floats.flatMap(dtype =>
+    [chainSteps, [...chainSteps, 'sum'], ...norms].map(steps =>
+      stepped({ name: steps.join(', '), kind: 'rows', dtype, steps, bar: 1 }, 6, 40),
+    ),
+  ),
+  gpt({ batch: 2, tokens: 16, vocabulary: 32, width: 32, heads: 2, layers: 2 }),
+]
