@@ -42,6 +42,10 @@ export const outOfBounds = (plan: Plan, most = 100): readonly OutOfBounds[] => {
     if (kernel === undefined) continue
     const need = needsOf(kernel)
     if (need === undefined) continue
+    if (need.inPlace && run[3].length > 0 && run[4].length > 0) {
+      const [from, to] = [placeOf(plan, run[3][0]!), placeOf(plan, run[4][0]!)]
+      if (from !== to) add(run[4][0]!, `write 0 in the memory of read 0, ${from}`, `it is ${to}`)
+    }
     for (const [what, wants, gets] of [
       ['reads', need.reads, run[3]],
       ['writes', need.writes, run[4]],
@@ -70,11 +74,24 @@ export const outOfBounds = (plan: Plan, most = 100): readonly OutOfBounds[] => {
   return found
 }
 
+/** Where the bytes of a buffer are. */
+const placeOf = ({ buffers }: Plan, id: number): string => {
+  const { alias = id, aliasOffset = 0 } = buffers[id]!
+  return `byte ${aliasOffset} of buffer ${alias}`
+}
+
 /** Bytes [first, end) that an access touches, and the size that its address is a multiple of. */
 interface Reach {
   readonly first: number
   readonly end: number
   readonly align: number
+}
+
+interface Needs {
+  readonly reads: readonly Reach[]
+  readonly writes: readonly Reach[]
+  /** The first write is the memory of the first read. */
+  readonly inPlace?: true
 }
 
 const dense = (count: number, dtype: DType): Reach => ({
@@ -84,7 +101,7 @@ const dense = (count: number, dtype: DType): Reach => ({
 })
 
 // Products beyond 2^53 are not exact, but far beyond any buffer, whose bytes are.
-const needsOf = (kernel: KernelSpec): { reads: readonly Reach[]; writes: readonly Reach[] } | undefined => {
+const needsOf = (kernel: KernelSpec): Needs | undefined => {
   switch (kernel.kind) {
     case 'copy': {
       const parts = kernel.parts ?? 1
@@ -146,6 +163,15 @@ const needsOf = (kernel: KernelSpec): { reads: readonly Reach[]; writes: readonl
       return {
         reads: [dense(outer * length * inner, dtype), dense(indices, 'i32')],
         writes: [dense(outer * count * inner, dtype)],
+      }
+    }
+    case 'append': {
+      const { outer, length, inner, count, dtype } = kernel
+      const whole = dense(outer * length * inner, dtype)
+      return {
+        reads: [whole, dense(outer * count * inner, dtype), dense(1, 'i32')],
+        writes: [whole],
+        inPlace: true,
       }
     }
     case 'cuda':

@@ -11,6 +11,7 @@ export type KernelSpec =
   | ReduceSpec
   | ScanSpec
   | GatherSpec
+  | AppendSpec
   | JoinSpec
   | RandomSpec
   | CudaSpec
@@ -149,6 +150,20 @@ export interface GatherSpec {
   readonly dtype: DType
   /** An index for each element; absent: one for each row. */
   readonly along?: true
+}
+
+/**
+ * reads [x, rows, at], writes [x]: x is outer × length × inner, rows are outer × count × inner, `at` is one i32.
+ * x[o, at + j] = rows[o, j], for each j whose place is inside of x. The write is the memory of the first read, of
+ * which all else stays.
+ */
+export interface AppendSpec {
+  readonly kind: 'append'
+  readonly outer: number
+  readonly length: number
+  readonly inner: number
+  readonly count: number
+  readonly dtype: DType
 }
 
 /**

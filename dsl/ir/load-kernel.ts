@@ -34,7 +34,18 @@ const unary = [
   'u8',
 ] as const
 const binary = ['add', 'sub', 'mul', 'div', 'min', 'max', 'pow', 'lt', 'le', 'eq'] as const
-const kinds = ['copy', 'map', 'matmul', 'reduce', 'scan', 'gather', 'join', 'random', 'cuda'] as const
+const kinds = [
+  'copy',
+  'map',
+  'matmul',
+  'reduce',
+  'scan',
+  'gather',
+  'append',
+  'join',
+  'random',
+  'cuda',
+] as const
 const integerMost = Number.MAX_SAFE_INTEGER
 const gridMost = 2 ** 31 - 1
 
@@ -65,6 +76,15 @@ export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec =>
         count: size('count'),
         dtype: readDType(r, get('dtype'), `${at}.dtype`),
         ...(readFlag(r, get('along'), `${at}.along`) ? { along: true } : {}),
+      }
+    case 'append':
+      return {
+        kind,
+        outer: size('outer'),
+        length: size('length'),
+        inner: size('inner'),
+        count: size('count'),
+        dtype: readDType(r, get('dtype'), `${at}.dtype`),
       }
     case 'reduce':
       return readReduce(r, get, at)

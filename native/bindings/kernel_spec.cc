@@ -152,6 +152,14 @@ void readGather(KernelSpec& spec, const Napi::Object& object, const std::string&
   spec.along = flagOr(object.Get("along"), field + ".along", false);
 }
 
+void readAppend(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
+  spec.outer = integerAt(object.Get("outer"), field + ".outer", 1, most);
+  spec.length = integerAt(object.Get("length"), field + ".length", 1, most);
+  spec.inner = integerAt(object.Get("inner"), field + ".inner", 1, most);
+  spec.count = integerAt(object.Get("count"), field + ".count", 1, most);
+  spec.input = dtype(object.Get("dtype"), field + ".dtype");
+}
+
 std::array<std::uint32_t, 3> extent(Napi::Value value, const std::string& field) {
   const Napi::Array array = arrayAt(value, field);
   if (array.Length() != 3) throw Napi::TypeError::New(value.Env(), field + " must have three sizes");
@@ -214,14 +222,15 @@ KernelSpec kernelSpec(Napi::Value value, const std::string& field) {
   } else if (kind == "gather") {
     spec.kind = KernelSpec::Kind::gather;
     readGather(spec, object, field);
+  } else if (kind == "append") {
+    spec.kind = KernelSpec::Kind::append;
+    readAppend(spec, object, field);
   } else if (kind == "cuda") {
     spec.kind = KernelSpec::Kind::cuda;
     readCuda(spec, object, field);
   } else {
-    throw Napi::TypeError::New(
-        value.Env(), field +
-                         ".kind must be copy, map, matmul, reduce, scan, gather, join, random or cuda, not " +
-                         kind.substr(0, 40));
+    const std::string kinds = "copy, map, matmul, reduce, scan, gather, append, join, random or cuda";
+    throw Napi::TypeError::New(value.Env(), field + ".kind must be " + kinds + ", not " + kind.substr(0, 40));
   }
   return spec;
 }

@@ -335,6 +335,11 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
       gatherSource(spec, &source);
       return prepareSource(source, 2, "gather", kernel);
     }
+    case KernelSpec::Kind::append: {
+      KernelSource source;
+      appendSource(spec, &source);
+      return prepareSource(source, 3, "append", kernel);
+    }
     case KernelSpec::Kind::matmul: return blas_->prepare(spec, kernel);
     case KernelSpec::Kind::cuda: {
       std::shared_ptr<Module> module;

@@ -1,7 +1,7 @@
 #include "cuda/prelude.h"
 #include "cuda/source.h"
 
-// Kernels that make or read positions: argmax and argmin, with one position or several, and gather.
+// Kernels that make or read positions: argmax and argmin, with one position or several, gather and append.
 
 namespace braid::cuda {
 namespace {
@@ -105,6 +105,18 @@ braid_gather(const T* table, const int* indices, T* y, Index count) {
 }
 )cuda";
 
+// A thread an element of the rows. x and y are one memory; a row outside of it is not written.
+constexpr const char* kAppend = R"cuda(
+extern "C" __global__ void __launch_bounds__(256)
+braid_append(const T* x, const T* rows, const int* at, T* y, Index count) {
+  const Index first = *at;
+  for (Index i = (Index)blockIdx.x * 256 + threadIdx.x; i < count; i += (Index)gridDim.x * 256) {
+    const Index row = i / INNER, place = first + row % COUNT;
+    if (place >= 0 && place < LENGTH) y[(row / COUNT * LENGTH + place) * INNER + i % INNER] = rows[i];
+  }
+}
+)cuda";
+
 std::string constant(const char* name, std::int64_t value) {
   return "constexpr Index " + std::string(name) + " = " + std::to_string(value) + ";\n";
 }
@@ -155,6 +167,19 @@ void gatherSource(const KernelSpec& spec, KernelSource* source) {
   source->plain = {"braid_gather", source->count, 256, true};
   source->alignments = {1, 1, 1};
   source->byteOffsets = {0, 0, 0};
+  source->wide = true;
+}
+
+void appendSource(const KernelSpec& spec, KernelSource* source) {
+  std::string text = kPrelude;
+  text += "typedef long long Index;\n";
+  text += "typedef " + std::string(cudaTypeName(spec.input)) + " T;\n";
+  text += constant("LENGTH", spec.length) + constant("INNER", spec.inner) + constant("COUNT", spec.count);
+  source->text = text + kAppend;
+  source->count = spec.outer * spec.count * spec.inner;
+  source->plain = {"braid_append", source->count, 256, true};
+  source->alignments = {1, 1, 1, 1};
+  source->byteOffsets = {0, 0, 0, 0};
   source->wide = true;
 }
 

@@ -44,6 +44,9 @@ void chooseSource(const KernelSpec& spec, KernelSource* source);
 void scanSource(const KernelSpec& spec, KernelSource* source);
 // Rows of a table by their indices, or elements by an index each; zeros for an index outside of it.
 void gatherSource(const KernelSpec& spec, KernelSource* source);
+// Rows written at a position along the middle of outer × length × inner, in the memory of the first pointer,
+// which the last one is too.
+void appendSource(const KernelSpec& spec, KernelSource* source);
 // Sources and numbers one after the other along the middle of outer × length × inner.
 void joinSource(const KernelSpec& spec, KernelSource* source);
 // Random numbers by Philox4x32-10; the second pointer is that of the counter.

@@ -94,7 +94,7 @@ struct JoinPiece {
 };
 
 struct KernelSpec {
-  enum class Kind : std::uint8_t { copy, map, matmul, reduce, scan, gather, join, random, cuda };
+  enum class Kind : std::uint8_t { copy, map, matmul, reduce, scan, gather, append, join, random, cuda };
   Kind kind = Kind::copy;
 
   // copy. The bytes written; of several parts each is a read of its own, all of one size. Direction: set by
@@ -124,6 +124,7 @@ struct KernelSpec {
 
   // reduce: how many positions argmax and argmin write. gather, with outer, length and inner as above and the
   // element type `input`: how many indices, and whether each element has its own.
+  // append, likewise: how many rows.
   std::int64_t count = 1;
   bool along = false;
 

@@ -81,6 +81,13 @@ Extents extentsOf(const KernelSpec& spec) {
                        bytesOf(spec.along ? spec.outer * spec.count * spec.inner : spec.count, DType::i32)};
       extents.writes = {bytesOf(spec.outer * spec.count * spec.inner, spec.input)};
       break;
+    case KernelSpec::Kind::append: {
+      const std::size_t whole = bytesOf(spec.outer * spec.length * spec.inner, spec.input);
+      extents.reads = {whole, bytesOf(spec.outer * spec.count * spec.inner, spec.input),
+                       bytesOf(1, DType::i32)};
+      extents.writes = {whole};
+      break;
+    }
     case KernelSpec::Kind::cuda: extents.unknown = true; break;
   }
   return extents;

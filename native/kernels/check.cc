@@ -175,6 +175,15 @@ Problem checkGather(const KernelSpec& spec) {
   return checkCounts(spec, 2, 1);
 }
 
+Problem checkAppend(const KernelSpec& spec) {
+  std::int64_t ignored = 0;
+  if (!product({spec.outer, spec.length, spec.inner}, &ignored) ||
+      !product({spec.outer, spec.count, spec.inner}, &ignored))
+    return "append: outer, length, inner and count must be positive, and not too many elements";
+  if (elementBytes(spec.input) == 0) return "append: unknown element type";
+  return checkCounts(spec, 3, 1);
+}
+
 Problem checkRandom(const KernelSpec& spec) {
   std::int64_t ignored = 0;
   if (!product({spec.count}, &ignored)) return "random: count must be positive, and not too many elements";
@@ -201,6 +210,7 @@ std::optional<std::string> checkKernel(const KernelSpec& spec) {
     case KernelSpec::Kind::reduce: return checkReduce(spec);
     case KernelSpec::Kind::scan: return checkScan(spec);
     case KernelSpec::Kind::gather: return checkGather(spec);
+    case KernelSpec::Kind::append: return checkAppend(spec);
     case KernelSpec::Kind::join: return checkJoin(spec);
     case KernelSpec::Kind::random: return checkRandom(spec);
     case KernelSpec::Kind::cuda: return checkCuda(spec);

@@ -84,6 +84,7 @@ CpuKernelResult makeCpuMatmul(const KernelSpec& spec);
 CpuKernelResult makeCpuReduce(const KernelSpec& spec);
 CpuKernelResult makeCpuScan(const KernelSpec& spec);
 CpuKernelResult makeCpuGather(const KernelSpec& spec);
+CpuKernelResult makeCpuAppend(const KernelSpec& spec);
 CpuKernelResult makeCpuJoin(const KernelSpec& spec);
 CpuKernelResult makeCpuRandom(const KernelSpec& spec);
 

@@ -57,6 +57,11 @@ export interface Operator {
   lower(inputs: readonly BoundSpec[], output: BoundSpec, attrs: Attrs): Lowering
   /** Whether `lower` may yield a view: the result may be the memory of the first input. */
   readonly mayBeView?: true
+  /**
+   * The result is made in the memory of the first input: the kernel's first write is its first read. Where
+   * something reads that value later, the compiler copies it first.
+   */
+  readonly takesMemory?: true
   /** The meaning: a fresh array. The results of every device are compared with this. */
   reference(
     inputs: readonly HostArray[],

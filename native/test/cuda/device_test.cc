@@ -230,6 +230,17 @@ TEST_F(CudaDevice, SortsScansJoinsAndTakesAlong) {
       const Bytes small = randomBytes(random, type, elements * elementBytes(type));
       expectEqual(spec, {small}, {Bytes(elements * 4, 0xcd)}, {spec.output}, whole ? 0 : 1e-4, "scan" + what);
       if (HasFatalFailure()) return;
+      spec.kind = KernelSpec::Kind::append;
+      spec.count = std::min<std::int64_t>(length, 3), spec.readCount = 3;
+      for (const std::int32_t at : {-1, 0, static_cast<std::int32_t>(length) - 1}) {
+        Bytes position(4);
+        std::memcpy(position.data(), &at, 4);
+        const Bytes rows = randomBytes(
+            random, type, static_cast<std::size_t>(outer * spec.count * inner) * elementBytes(type), true);
+        // The write's memory begins with the values of the first read, as in a plan, where they are one.
+        expectEqual(spec, {x, rows, position}, {x}, {type}, 0, "append" + what);
+        if (HasFatalFailure()) return;
+      }
       spec.kind = KernelSpec::Kind::join;
       spec.readCount = 2;
       spec.pieces = {{length, false, 0}, {4, true, 3}, {length, false, 0}, {2, true, whole ? 0 : -INFINITY}};

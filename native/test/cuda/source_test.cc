@@ -242,6 +242,9 @@ TEST(CudaSources, CompileUnderNvrtc) {
       source = {};
       gatherSource(spec, &source);
       compiles(source.text, "gather");
+      source = {};
+      appendSource(spec, &source);
+      compiles(source.text, "append");
       spec.along = true;
       source = {};
       gatherSource(spec, &source);

@@ -638,6 +638,39 @@ TEST(HostGather, TakesRowsByIndexAndZerosOutsideOfTheTable) {
     }
 }
 
+TEST(HostAppend, WritesRowsInPlaceAndNoneOutside) {
+  Random random{21};
+  for (const auto& [outer, length, inner, count] :
+       {std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>{1, 1, 1, 1},
+        {1, 9, 7, 2},
+        {3, 4, 1, 4},
+        {5, 6, 130, 3}})
+    for (const DType type : kTypes)
+      for (const std::int64_t at : {std::int64_t{INT32_MIN}, std::int64_t{-1}, std::int64_t{0},
+                                    std::int64_t{1}, length - 1, length, std::int64_t{INT32_MAX}}) {
+        const auto driver = host();
+        KernelSpec spec;
+        spec.kind = KernelSpec::Kind::append;
+        spec.outer = outer, spec.length = length, spec.inner = inner, spec.count = count;
+        spec.input = type;
+        const DeviceAddress x = randomMemory(*driver, type, outer * length * inner, random),
+                            rows = randomMemory(*driver, type, outer * count * inner, random),
+                            place = upload(*driver, std::vector<std::int32_t>{static_cast<std::int32_t>(at)});
+        std::vector<std::uint32_t> before;
+        for (std::int64_t i = 0; i < outer * length * inner; ++i) before.push_back(bitsAt(x, type, i));
+        ASSERT_EQ(launch(*driver, spec, {x, rows, place}, {x}), Status::ok) << driver->lastDetail();
+        for (std::int64_t o = 0; o < outer; ++o)
+          for (std::int64_t l = 0; l < length; ++l)
+            for (std::int64_t i = 0; i < inner; ++i) {
+              const std::int64_t element = (o * length + l) * inner + i, row = l - at;
+              const bool isWritten = row >= 0 && row < count;
+              ASSERT_EQ(bitsAt(x, type, element), isWritten
+                                                      ? bitsAt(rows, type, (o * count + row) * inner + i)
+                                                      : before[static_cast<std::size_t>(element)]);
+            }
+      }
+}
+
 TEST(HostKernels, SeveralSourcesAreCopiedOneAfterTheOther) {
   const auto driver = host();
   const DeviceAddress first = upload(*driver, std::vector<std::int32_t>{1, 2});
@@ -694,6 +727,7 @@ TEST(HostKernels, SpecsThatCannotBeAreRefusedWithTheReason) {
   refused(but(reduce, [&](auto& s) { s.outer = s.length = s.inner = std::int64_t{1} << 40; }), "too many");
   refused(but(reduce, [](auto& s) { s.outer = s.length = s.inner = 1, s.how = ReduceHow::argmax; }), "i32");
   refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::gather; }), "positive");
+  refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::append; }), "positive");
   refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::scan; }), "positive");
   refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::random, s.count = 0; }), "positive");
   refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::random, s.output = DType::u8; }), "f32");

@@ -1,22 +1,10 @@
 import type { CompileError, GraphNode } from '../../../ir/graph.js'
 import type { BoundSpec } from '../../../ir/tensor.js'
 import { fault } from '../../analysis/faults.js'
-import { donatedReads, operatorOf, structural } from '../../analysis/operators.js'
+import { donatedReads, ownersOf } from '../../analysis/operators.js'
 
 // A donated read gives its memory to the kernel's write. Every other reader of the value must come before the
 // kernel, which a reader that depends on the kernel cannot.
-
-/** By node: the node whose memory its value is. Views name earlier nodes, so one sweep resolves them all. */
-const owners = (nodes: readonly GraphNode[], specs: readonly BoundSpec[]): Int32Array => {
-  const owner = Int32Array.from(nodes, node => node.id)
-  for (const node of nodes) {
-    if (structural.has(node.op)) continue
-    const inputs = node.inputs.map(input => specs[input]!)
-    if (operatorOf(node.op)?.lower(inputs, specs[node.id]!, node.attrs).as === 'view')
-      owner[node.id] = owner[node.inputs[0]!]!
-  }
-  return owner
-}
 
 /** Needs sound types: operators decide by them whether they are views. */
 export const donationFaults = (
@@ -25,7 +13,7 @@ export const donationFaults = (
 ): readonly CompileError[] => {
   const donors = nodes.filter(node => node.op === 'kernel' && donatedReads(node).length > 0)
   if (donors.length === 0) return []
-  const owner = owners(nodes, specs)
+  const owner = ownersOf(nodes, specs)
   const readers = new Map<number, GraphNode[]>()
   const consumers: number[][] = nodes.map(() => [])
   for (const node of nodes)

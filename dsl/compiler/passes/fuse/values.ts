@@ -4,6 +4,7 @@ import { elementBytes, tensorBytes } from '../../../ir/tensor.js'
 import { costOf, slotsOf, type Work } from '../../../machine/cost.js'
 import type { Checked } from '../../analysis/ir.js'
 import { donatedReads, isView, operatorOf } from '../../analysis/operators.js'
+import { takesMemory } from '../../analysis/taken-memory.js'
 
 /** Views whose source may be read in their place. `keep` and `after` are views that mean something. */
 const plainViews: ReadonlySet<string> = new Set(['reshape', 'slice', 'transpose'])
@@ -27,6 +28,8 @@ const takenMemory = ({ nodes }: Checked): Uint8Array | undefined => {
         taken.add(root[node.inputs[index]!]!)
         taken.add(node.id)
       }
+    // A reader that joins a later kernel would make the value be copied.
+    if (takesMemory(node)) taken.add(root[node.inputs[0]!]!)
     if (node.op === 'port' && taken.has(node.inputs[0]!)) taken.add(node.id)
   }
   return taken.size === 0 ? undefined : Uint8Array.from(root, of => (taken.has(of) ? 1 : 0))

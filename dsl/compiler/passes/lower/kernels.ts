@@ -2,10 +2,11 @@ import type { GraphNode } from '../../../ir/graph.js'
 import { tensorBytes } from '../../../ir/tensor.js'
 import { boundKernel } from '../../../language/bound-kernel.js'
 import { communicatorOf } from '../../../language/communicator.js'
-import type { CollectiveLowering } from '../../../language/operators/operator.js'
+import type { CollectiveLowering, RunLowering } from '../../../language/operators/operator.js'
 import { fusedAttrs } from '../../analysis/fused.js'
 import type { Collective } from '../../analysis/ir.js'
 import { donatedReads, kernelAttrs, operatorOf } from '../../analysis/operators.js'
+import type { TakenMemory } from '../../analysis/taken-memory.js'
 import type { Lowering } from './lowering.js'
 
 export const compute = (low: Lowering, node: GraphNode): void => {
@@ -24,8 +25,13 @@ export const compute = (low: Lowering, node: GraphNode): void => {
     low.passOn(node.id, of!)
     return
   }
-  const target = low.fresh(node.name, output, 'tick', 'device')
   const tolerance = operator.tolerance(output, inputs, node.attrs)
+  const taken = low.taken.get(node.id)
+  if (taken !== undefined && lowered.as === 'run') {
+    takingMemory(low, node, taken, { ...lowered, tolerance })
+    return
+  }
+  const target = low.fresh(node.name, output, 'tick', 'device')
   if (lowered.as === 'collective') {
     low.yields(node.id, target, collective(low, node, target, lowered, tolerance))
     return
@@ -36,6 +42,31 @@ export const compute = (low: Lowering, node: GraphNode): void => {
     target,
     low.operation(node, node.inputs, [target], { kernel, flops, movedBytes, workspace, tolerance }),
   )
+}
+
+/** A kernel that changes its first input in its memory, or a copy of it where the value is read later. */
+const takingMemory = (
+  low: Lowering,
+  node: GraphNode,
+  { copied }: TakenMemory,
+  { kernel, flops, movedBytes, tolerance }: RunLowering & { readonly tolerance: number },
+): void => {
+  const [value, ...others] = node.inputs as [number, ...number[]]
+  const spec = low.spec(node.id)
+  const work = { kernel, flops, movedBytes, tolerance }
+  if (copied === undefined) {
+    const target = low.view(node.name, spec, low.buffer[value]!, 0)
+    low.yields(node.id, target, low.operation(node, node.inputs, [target], work))
+    return
+  }
+  const name = `copy(${low.ir.nodes[value]!.name})`
+  const own = low.fresh(name, spec, 'tick', 'device')
+  const copy = low.copy(node, [value], own, 'compute', { op: 'copy', name })
+  const target = low.view(node.name, spec, own, 0)
+  const reads = [own, ...others.map(input => low.buffer[input]!)]
+  const id = low.operation(node, others, [target], { ...work, reads })
+  low.operations.delay(id, [copy])
+  low.yields(node.id, target, id)
 }
 
 /** A collective has no kernel: its kind, communicator and counts are all of it. */
@@ -100,6 +131,12 @@ export const userKernel = (low: Lowering, node: GraphNode, writes: Writes): void
  * lowered.
  */
 export const donationHazards = (low: Lowering): void => {
+  for (const { node, copied } of low.taken.values()) {
+    if (copied !== undefined) continue
+    const taker = low.maker(node)
+    for (const reader of low.readersOf(low.ir.nodes[node]!.inputs[0]!))
+      if (reader !== taker) low.operations.delay(taker, [reader])
+  }
   for (const node of low.ir.nodes) {
     if (node.op !== 'kernel') continue
     const donor = low.maker(node.id)

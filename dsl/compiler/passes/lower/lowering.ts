@@ -5,6 +5,7 @@ import type { Communicator } from '../../../language/communicator.js'
 import type { Buffer, Checked, ControlEdge, Operation } from '../../analysis/ir.js'
 import { Operations } from '../../analysis/operations.js'
 import { donatedReads } from '../../analysis/operators.js'
+import { type TakenMemory, takenMemory } from '../../analysis/taken-memory.js'
 
 /** The state of lowering: the buffer, the maker and the readers of each node's value. */
 export class Lowering {
@@ -28,6 +29,9 @@ export class Lowering {
   readonly communicators: PlanCommunicator[] = []
   private readonly named = new Map<string, number>()
 
+  /** What is decided for nodes whose result is made in the memory of an input. */
+  readonly taken: ReadonlyMap<number, TakenMemory>
+
   constructor(readonly ir: Checked) {
     let reads = 0
     for (const { inputs } of ir.nodes) reads += inputs.length
@@ -35,7 +39,9 @@ export class Lowering {
     this.buffer = new Int32Array(ir.nodes.length).fill(-1)
     this.made = new Int32Array(ir.nodes.length).fill(-1)
     this.version = Int32Array.from(ir.nodes, node => node.id)
-    this.donates = ir.nodes.some(node => node.op === 'kernel' && donatedReads(node).length > 0)
+    this.taken = takenMemory(ir)
+    this.donates =
+      this.taken.size > 0 || ir.nodes.some(node => node.op === 'kernel' && donatedReads(node).length > 0)
   }
 
   spec(node: number): BoundSpec {
