@@ -8,6 +8,7 @@ import {
   allGather,
   allReduce,
   allToAll,
+  append,
   argmax,
   broadcast,
   type Communicator,
@@ -505,6 +506,13 @@ graph({ a: tensor('f32', ['n', 4, 6]), h: tensor('f16', [6]), i: tensor('i32', [
   w.pipe(gather(x, { axis: 0 }))
   // @ts-expect-error indices are whole numbers
   x.pipe(embedding(w))
+  const place = whole.pipe(slice(0, 0, 1), slice(1, 0, 1), reshape([1]))
+  const grown = w.pipe(append(w.pipe(slice(0, 0, 1)), { axis: 0, at: place }))
+  same<typeof grown, typeof w>(true)
+  // @ts-expect-error a position is one element
+  w.pipe(append(w, { axis: 0, at: whole }))
+  // @ts-expect-error the element types differ
+  w.pipe(append(whole, { axis: 0, at: place }))
   const longer = x.pipe(concat([x, x], { axis: 1 }))
   same<typeof longer, F32<readonly ['n', number, 6]>>(true)
   // @ts-expect-error the element types differ

@@ -120,7 +120,29 @@ export interface Accesses {
 }
 
 /** Operations over buffers: without lanes, in no particular order. */
+/** Why a value is copied before a kernel changes it. */
+export type CopiedFor =
+  | 'later reader'
+  | 'read twice'
+  | 'output'
+  | 'state'
+  | 'not a value of the tick'
+  | 'donations'
+
+/** A kernel that changes a value in its memory, or a copy of it. */
+export interface Change {
+  readonly name: string
+  /** The name of the value. */
+  readonly of: string
+  readonly at: Where
+  readonly copied?: CopiedFor
+  /** The name of the reader because of which it is a copy. */
+  readonly reader?: string
+}
+
 export interface Lowered {
+  /** What is decided for kernels that change a value in its memory. Absent where there are none. */
+  readonly changes?: readonly Change[]
   /** Whether some copies may have several sources. */
   readonly gathers?: true
   /** Absent where there are none. */

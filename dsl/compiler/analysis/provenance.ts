@@ -2,7 +2,7 @@ import type { Where } from '../../ir/graph.js'
 import type { Plan } from '../../ir/plan.js'
 import type { TensorSpec } from '../../ir/tensor.js'
 import type { BoundKernel } from '../../language/bound-kernel.js'
-import type { Choice, Operation, Placed } from './ir.js'
+import type { Change, Choice, Operation, Placed } from './ir.js'
 import type { Settings } from './options.js'
 
 /** Where a lane of the plan comes from. */
@@ -69,6 +69,8 @@ export interface Decisions {
   readonly arenas?: Arenas
   /** With `fuse: true`. */
   readonly fusion?: Fusion
+  /** Kernels that change a value in its memory, or in a copy of it. */
+  readonly changes: readonly Change[]
   /** The most lanes that were allowed. */
   readonly mostLanes: number
   /** By lane of the plan. */

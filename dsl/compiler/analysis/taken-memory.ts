@@ -1,6 +1,6 @@
 import type { GraphNode } from '../../ir/graph.js'
 import { isShared } from '../../language/communicator.js'
-import type { Checked } from './ir.js'
+import type { Checked, CopiedFor } from './ir.js'
 import { donatedReads, operatorOf, ownersOf } from './operators.js'
 
 // Some kernels change a value in its memory: the result of `append` is its first input, but for some rows. Where that
@@ -9,15 +9,6 @@ import { donatedReads, operatorOf, ownersOf } from './operators.js'
 
 /** Whether the node's result is made in the memory of its first input. */
 export const takesMemory = ({ op }: GraphNode): boolean => operatorOf(op)?.takesMemory === true
-
-/** Why a value is copied before a kernel changes it. */
-export type CopiedFor =
-  | 'later reader'
-  | 'read twice'
-  | 'output'
-  | 'state'
-  | 'not a value of the tick'
-  | 'donations'
 
 /** What the compiler decided for a node that takes memory: absent `copied`, it writes in place. */
 export interface TakenMemory {

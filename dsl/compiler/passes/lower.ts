@@ -1,6 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { GraphNode } from '../../ir/graph.js'
-import type { Checked, ControlEdge, Lowered } from '../analysis/ir.js'
+import type { Change, Checked, ControlEdge, Lowered } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
 import { outputs, part, peer, upload, window } from './lower/copies.js'
 import { compute, donationHazards, fusedKernel, userKernel, type Writes } from './lower/kernels.js'
@@ -40,6 +40,18 @@ const after = (low: Lowering, node: GraphNode): void => {
   const earlier = low.maker(whom)
   low.passOn(node.id, value, earlier < 0 ? [] : [{ earlier, when }])
 }
+
+const changesOf = ({ taken, ir: { nodes } }: Lowering): readonly Change[] =>
+  [...taken.values()].map(({ node, copied, reader }) => {
+    const { name, at, inputs } = nodes[node]!
+    return {
+      name,
+      of: nodes[inputs[0]!]!.name,
+      at,
+      ...(copied === undefined ? {} : { copied }),
+      ...(reader === undefined ? {} : { reader: nodes[reader]!.name }),
+    }
+  })
 
 export const lower = pass('lower', (ir: Checked): Passed<Lowered> => {
   const low = new Lowering(ir)
@@ -94,6 +106,7 @@ export const lower = pass('lower', (ir: Checked): Passed<Lowered> => {
     buffers,
     ...(control.length === 0 ? {} : { control }),
     ...(communicators.length === 0 ? {} : { communicators }),
+    ...(low.taken.size === 0 ? {} : { changes: changesOf(low) }),
     ...(ir.unrolled ? { gathers: true as const } : {}),
   })
 })

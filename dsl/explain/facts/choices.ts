@@ -1,4 +1,4 @@
-import type { Evaluation, Operation } from '../../compiler/analysis/ir.js'
+import type { Change, CopiedFor, Evaluation, Operation } from '../../compiler/analysis/ir.js'
 import {
   type Decisions,
   type Fusion,
@@ -33,6 +33,8 @@ export interface Choices {
   /** Orders that were rejected, each with the reason. */
   readonly others: readonly string[]
   readonly windows: readonly Window[]
+  /** Of each kernel that changes a value in its memory: whether it has the value or a copy, and why. */
+  readonly changes?: readonly { readonly says: string; readonly at: string }[]
   /** With `fuse: true`: which operations are one kernel, and why other values are stored. */
   readonly fusion?: Fused
 }
@@ -61,6 +63,23 @@ const whyApart: Readonly<Record<Fusion['apart'][number]['because'], string>> = {
   longer: 'one kernel would take longer than two',
   memory: 'what it is made of would be held for longer',
 }
+
+const whyCopied: Readonly<Record<CopiedFor, string>> = {
+  'later reader': 'reads it later',
+  'read twice': 'the kernel reads it as its rows too',
+  output: 'it is an output',
+  state: 'it is the next value of a state',
+  'not a value of the tick': 'it is no state, and nothing computes it in the tick',
+  donations: 'a donated value is read later in the program',
+}
+
+const changesOf = (changes: readonly Change[]): NonNullable<Choices['changes']> =>
+  changes.map(({ name, of, at, copied, reader = '' }) => {
+    const why = copied === undefined ? '' : `${reader} ${whyCopied[copied]}`.trim()
+    const says =
+      copied === undefined ? `${name} changes ${of} in place` : `${name} changes a copy of ${of}: ${why}`
+    return { says, at: String(at) }
+  })
 
 const efforts: Readonly<Record<Fusion['effort'], string>> = {
   free: 'wherever one kernel takes no longer than two',
@@ -194,11 +213,12 @@ const orderOf = ({ choice, memory }: Decisions): Pick<Choices, 'order' | 'others
 export const choicesOf = (plan: Plan): Choices => {
   const decisions = provenanceOf(plan)?.decisions
   if (decisions === undefined) return none
-  const { fusion } = decisions
+  const { fusion, changes } = decisions
   return {
     lanes: lanesOf(decisions),
     ...orderOf(decisions),
     windows: windowsOf(decisions),
+    ...(changes.length === 0 ? {} : { changes: changesOf(changes) }),
     ...(fusion === undefined ? {} : { fusion: fusionOf(fusion) }),
   }
 }

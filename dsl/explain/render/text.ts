@@ -227,6 +227,13 @@ export const textOf = (plan: Plan, reasons: Reasons, timing: readonly string[]):
     ...(choices.windows.length === 0
       ? []
       : section('windows', `${windows} that run ahead`, windowLines(reasons))),
+    ...(choices.changes === undefined
+      ? []
+      : section(
+          `values that are changed (${choices.changes.length})`,
+          'in their own memory where nothing reads them later in the program',
+          choices.changes,
+        )),
     ...(choices.fusion === undefined ? [] : section('fused', choices.fusion.says, fusionLines(reasons))),
     ...timing,
     ...heldSections(plan, reasons),

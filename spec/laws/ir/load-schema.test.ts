@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
 import {
+  append,
   argmax,
   compile,
   concat,
@@ -14,6 +15,8 @@ import {
   kernel,
   orThrow,
   pad,
+  reshape,
+  slice,
   tensor,
   topK,
   upload,
@@ -68,6 +71,13 @@ const kinds = orThrow(
       const joined = at.pipe(pad({ axis: 1, after: 1, value: Number.NEGATIVE_INFINITY }), cumsum({ axis: 0 }))
       return {
         y: joined.pipe(concat([values], { axis: 1 }), download()),
+        grown: at.pipe(
+          append(at.pipe(slice(0, 0, 2)), {
+            axis: 0,
+            at: indices.pipe(slice(0, 0, 1), slice(1, 0, 1), reshape([1])),
+          }),
+          download(),
+        ),
         z: at.pipe(gather(indices, { axis: 0 }), argmax({ axis: 1 }), download()),
       }
     }),

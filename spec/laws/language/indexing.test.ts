@@ -216,6 +216,55 @@ describe('positions', () => {
   })
 })
 
+describe('append', () => {
+  it('writes rows at a position, and none outside', async () => {
+    const given = withAxis.chain(one =>
+      fc.record({
+        shape: fc.constant(one.shape),
+        axis: fc.constant(one.axis),
+        dtype: types,
+        count: fc.integer({ min: 1, max: one.shape[one.axis]! }),
+        at: fc.constantFrom(-(2 ** 31), -1, 0, 1, 2, 3, 4, 2 ** 31 - 1),
+        place: fc.constantFrom<Shape>([], [1]),
+      }),
+    )
+    await fc.assert(
+      fc.asyncProperty(given, async ({ shape, axis, dtype, count, at, place }) => {
+        const x = counting(dtype, shape)
+        const rows = counting(
+          dtype,
+          shape.map((own, d) => (d === axis ? count : own)),
+          3,
+        )
+        const got = await compute([x, rows, typed('i32', place, at)], (a, b, p) =>
+          a.pipe(braid.append(b, { axis, at: p })),
+        )
+        expect([got.dtype, got.shape]).toEqual([dtype, shape])
+        got.values.forEach((value, flat) => {
+          const index = indexOf(shape, flat)
+          const row = index[axis]! - at
+          const from = [...index.slice(0, axis), row, ...index.slice(axis + 1)]
+          expect(value).toBe(row >= 0 && row < count ? rows.values[flatOf(rows.shape, from)] : x.values[flat])
+        })
+      }),
+      { numRuns: runs(100) },
+    )
+  })
+
+  it('refuses what does not fit', () => {
+    const [x, rows, at] = [f32([2, 3]), f32([2, 1]), typed('i32', [1])]
+    const tags = (given: Given[], axis: unknown = 1) =>
+      problemsOf(given, (a, b, p) => a.pipe(braid.append(b, { axis: axis as never, at: p })))
+    expect(tags([x, rows, at])).toEqual([])
+    expect(tags([x, rows, at], 2)).toEqual(['BadAttribute'])
+    expect(tags([x, rows, typed('i32', [2])])).toEqual(['DTypeMismatch'])
+    expect(tags([x, rows, f32([1])])).toEqual(['DTypeMismatch'])
+    expect(tags([x, typed('i32', [2, 1]), at])).toEqual(['DTypeMismatch'])
+    for (const shape of [[2], [1, 1], [2, 4]]) expect(tags([x, f32(shape), at])).toEqual(['ShapeMismatch'])
+    expect(problemsOf([x, rows], (a, b) => a.pipe(braid.append(b, undefined as never)))).not.toEqual([])
+  })
+})
+
 describe('gather and embedding', () => {
   it('take rows by index, and zeros for an index that is not there', async () => {
     const given = withAxis.chain(one =>

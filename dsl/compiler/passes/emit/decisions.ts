@@ -39,6 +39,7 @@ export const decisionsOf = (ir: Bounded): Decisions => ({
   lanes: originsOf(ir),
   lanesTried: ir.tried ?? [],
   choice: ir.choice,
+  changes: ir.changes ?? [],
   windows: windowsOf(ir),
   keepsWindows: ir.keep,
 })
