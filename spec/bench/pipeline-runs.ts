@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { lastValueFrom, map } from 'rxjs'
 import { type CompileOptions, compile, orThrow, simulate } from '../../dsl/index.js'
-import { open } from '../../runtime/index.js'
+import { Device, open } from '../../runtime/index.js'
 import type { Pipeline } from './pipeline-shapes.js'
 import { scriptOf } from './python.js'
 import { difference } from './stream-values.js'
@@ -40,7 +40,7 @@ export interface Own {
   readonly kernels: number
   readonly graphs: number
   readonly boundMiB: number
-  /** Held from the device at the peak, parameters and workspaces included, as PyTorch counts it. */
+  /** What the device's allocator held at the peak, parameters and workspaces included, as PyTorch's does. */
   readonly reservedMiB: number
   readonly outputs: readonly Output[]
 }
@@ -49,9 +49,10 @@ export const ours = async (
   { graph, values }: Pick<Pipeline, 'graph' | 'values'>,
   { warm, steps, seconds }: Lengths,
   options: CompileOptions = {},
-  device = 'cuda:0',
+  name = 'cuda:0',
 ): Promise<Own> => {
   const plan = orThrow(compile(graph, { inFlight, ...options }))
+  await using device = orThrow(await Device.open(name)())
   await using session = orThrow(await open(plan, { device, params: values() as never })())
   let outputs: readonly Output[] = []
   /** Milliseconds a tick, from the first submission to the last lease. */
@@ -89,7 +90,7 @@ export const ours = async (
     kernels: count('run'),
     graphs: plan.graphs?.length ?? 0,
     boundMiB: plan.bound.device[0]! / 2 ** 20,
-    reservedMiB: stats.peak.reserved / 2 ** 20,
+    reservedMiB: device.stats()['reserved_bytes.all.peak']! / 2 ** 20,
     outputs,
   }
 }

@@ -14,6 +14,7 @@ import { lastValueFrom, map } from 'rxjs'
 import { compile } from '../../dsl/compiler/compile.js'
 import { download, graph, lane, matmul, on, param, relu, slice, tensor, upload } from '../../dsl/index.js'
 import { orThrow } from '../../dsl/ir/braid-error.js'
+import { Device } from '../../runtime/device/device.js'
 import { open } from '../../runtime/session/open.js'
 import { scriptOf } from './python.js'
 import { bf16Values, difference, turned } from './stream-values.js'
@@ -74,7 +75,8 @@ const ours = async (
   const plan = orThrow(compile(network(ahead), { memory, inFlight }))
   let output = new Uint16Array(0)
   const run = async (inFlight: number) => {
-    await using session = orThrow(await open(plan, { device: 'cuda:0', params, inFlight })())
+    await using device = orThrow(await Device.open('cuda:0')())
+    await using session = orThrow(await open(plan, { device, params, inFlight })())
     const drain = (ticks: number) =>
       lastValueFrom(
         session.run({}, { ticks }).pipe(
@@ -90,7 +92,8 @@ const ours = async (
     const wallMs = (performance.now() - began) / steps
     const used = deviceMiB()
     const taken = used === null || idleMiB === null ? null : used - idleMiB
-    return { wallMs, taken, stats: session.stats() }
+    const reserved = device.stats()['reserved_bytes.all.peak']!
+    return { wallMs, taken, reserved, stats: session.stats() }
   }
   const pipelined = await run(inFlight)
   const synced = await run(1)
@@ -104,7 +107,7 @@ const ours = async (
     enqueueUs: stats.enqueueUs.median,
     issueUs: stats.issueUs.median,
     peakAllocatedMiB: mebibytes(stats.peak.allocated),
-    peakReservedMiB: mebibytes(stats.peak.reserved),
+    peakReservedMiB: mebibytes(pipelined.reserved),
     deviceMiB: pipelined.taken,
     boundMiB: mebibytes(plan.bound.device[0]!),
   }
