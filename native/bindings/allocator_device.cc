@@ -53,7 +53,7 @@ void AllocatorDevice::close() {
   if (closed_) return;
   closed_ = true;
   refusal_ = static_cast<int>(Refusal::closed);
-  for (const auto& gate : gates) {
+  for (const auto& [number, gate] : gates) {
     std::lock_guard lock(gate->mutex);
     gate->open = true;
     gate->opened.notify_all();

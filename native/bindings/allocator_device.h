@@ -119,8 +119,9 @@ class AllocatorDevice {
   // By lane: whether it was made by this share, and over a stream of its own.
   enum class LaneKind : std::uint8_t { none, external, owned };
   std::vector<LaneKind> laneKinds;
-  bool scriptedPools = false;  // it has a pool whose memory JavaScript gives
-  std::vector<std::shared_ptr<Gate>> gates;
+  bool scriptedPools = false;                            // it has a pool whose memory JavaScript gives
+  std::map<std::uint32_t, std::shared_ptr<Gate>> gates;  // that are closed, by number
+  std::uint32_t gatesMade = 0;
   std::shared_ptr<GraphState> graphs;  // null before its first graph
   std::size_t strictCaptures = 0;      // under way, in a mode that forbids calls of this thread
   std::shared_mutex inUse;

@@ -388,14 +388,16 @@ Napi::Value hold(const Napi::CallbackInfo& info) {
   check(info, *device, device->driver->hostFunction(lane.stream, waitAtGate, held.get()), "hostFunction");
   held.release();
   lane.queued();
-  device->gates.push_back(gate);
-  return Napi::Number::New(info.Env(), static_cast<double>(device->gates.size() - 1));
+  device->gates.emplace(device->gatesMade, std::move(gate));
+  return Napi::Number::New(info.Env(), device->gatesMade++);
 }
 
 Napi::Value openGate(const Napi::CallbackInfo& info) {
   const auto device = self<AllocatorDevice>(info);
-  const auto last = static_cast<std::int64_t>(device->gates.size()) - 1;
-  Gate& gate = *device->gates[static_cast<std::size_t>(integerAt(info[0], "gate", 0, last))];
+  const auto last = static_cast<std::int64_t>(device->gatesMade) - 1;
+  const auto held = device->gates.extract(static_cast<std::uint32_t>(integerAt(info[0], "gate", 0, last)));
+  if (held.empty()) return nothing(info);
+  Gate& gate = *held.mapped();
   std::lock_guard lock(gate.mutex);
   gate.open = true;
   gate.opened.notify_all();
