@@ -3,10 +3,11 @@ import { show } from '../ir/show.js'
 import { type BoundSpec, elements, showSpec, tensorBytes } from '../ir/tensor.js'
 import { fittingDim, showDims } from '../language/bind.js'
 import { communicatorOf, groupsOf, isShared } from '../language/communicator.js'
+import { initialValue } from '../language/initial-value.js'
 import { operators } from '../language/operators/registry.js'
 import type { ParamValues } from '../language/param.js'
 import { lateResult, referenceForm } from '../language/reference.js'
-import { type HostArray, hostArray, writer } from '../language/values.js'
+import { type HostArray, hostArray } from '../language/values.js'
 import { fault, type Prepared } from './prepare.js'
 
 /** What takes the place of a node's value, given what the node read. */
@@ -73,13 +74,8 @@ export const loadParams = async (
 }
 
 /** The first value of a delay or hold. */
-export const initial = ({ attrs }: GraphNode, spec: BoundSpec): HostArray => {
-  const init = attrs['init'] as number | readonly number[]
-  const write = writer(spec.dtype)
-  const value = hostArray(spec.dtype, elements(spec.shape))
-  for (let i = 0; i < value.length; i++) value[i] = write(typeof init === 'number' ? init : init[i]!)
-  return value
-}
+export const initial = ({ attrs, name }: GraphNode, spec: BoundSpec): HostArray =>
+  initialValue(attrs['init'] as Parameters<typeof initialValue>[0], spec, name)
 
 /**
  * The writes of a user's kernel. A donated write starts with its read's values, as it does in the read's

@@ -274,7 +274,7 @@ const readContent = (
   const content: {
     dtype?: NonNullable<PlanBuffer['dtype']>
     shape?: readonly number[]
-    init?: number | readonly number[]
+    init?: NonNullable<PlanBuffer['init']>
   } = {}
   const dtype = get('dtype')
   if (dtype !== undefined) content.dtype = readDType(r, dtype, `${at}.dtype`)
@@ -310,7 +310,8 @@ const readContent = (
         'give one value for all, or each',
       )
     }
-  } else if (init !== undefined) content.init = r.number(init, `${at}.init`)
+  } else if (init === 'given') content.init = init
+  else if (init !== undefined) content.init = r.number(init, `${at}.init`)
   if (init !== undefined && content.dtype === undefined)
     r.wrong(`${at}.dtype`, 'the element type of its initial value', undefined)
   return content

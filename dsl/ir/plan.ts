@@ -99,10 +99,10 @@ export interface PlanBuffer {
   readonly dtype?: DType
   readonly shape?: readonly number[]
   /**
-   * What a state buffer holds before the first tick: one value for all elements, or each. Absent: not
-   * initialised.
+   * What a state buffer holds before the first tick: one value for all elements, or each; `given`: data beside the
+   * plan, or what `open` is given. Absent: not initialised.
    */
-  readonly init?: number | readonly number[]
+  readonly init?: number | readonly number[] | 'given'
   /**
    * Of an input or output: it comes so many times a tick, and its values lie one after the other along the
    * first dimension. Absent: once.

@@ -7,9 +7,9 @@ import type { RunError } from '../errors.js'
 import { SafetensorsError, writeSafetensors } from '../files/safetensors.js'
 import { arrayOver, fill, type ValueSpec } from '../values.js'
 import { copyFailed, type Kind, notValues, sharedParam, unknownName, wrongWrite } from './messages.js'
-import { fillParam, firstState, type ParamSource, type ParamSources, paramsByName } from './params.js'
+import { fillParam, type ParamSource, type ParamSources, paramsByName } from './params.js'
 import { specOf } from './ports.js'
-import { statesByName } from './state.js'
+import { firstState, statesByName } from './state.js'
 
 /** What a session's states and parameters need of it. */
 export interface Keeper {
@@ -139,18 +139,23 @@ class KeptValues {
 
 /** The states of a session by name: what `scan`, `delay` and `hold` keep from tick to tick. */
 export class SessionState extends KeptValues {
+  readonly #plan: Plan
+
   constructor(plan: Plan, keeper: Keeper) {
     super('state', plan, keeper)
+    this.#plan = plan
   }
 
   /** Sets every state to its first value in the graph. Resolves to the number of the first tick that sees it. */
   async reset(): Promise<number> {
     const at = here().toString()
+    const firsts = this.all().map(kept => {
+      const first = firstState(this.#plan, kept.buffers[0]!)
+      if (E.isLeft(first)) throw wrongWrite(at, 'state', kept.spec.name, first.left, first.left.cause)
+      return [kept, first.right] as const
+    })
     return this.keeper.between(async next => {
-      for (const kept of this.all()) {
-        const [buffer] = kept.buffers
-        await this.copyIn(kept, firstState(buffer!, buffer!.init!), at)
-      }
+      for (const [kept, first] of firsts) await this.copyIn(kept, first, at)
       return next
     })
   }

@@ -1,7 +1,5 @@
 import type { HostArray } from '../../dsl/index.js'
-import { hostArray, writer } from '../../dsl/internal.js'
 import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
-import { elements } from '../../dsl/ir/tensor.js'
 import type { NativeProgram } from '../addon.js'
 import type { DeviceError } from '../errors.js'
 import { arrayOver, fill, type ValueSpec } from '../values.js'
@@ -105,16 +103,6 @@ export const fillParam = async (
   } catch (cause) {
     return paramThrew(spec.name, cause, kind)
   }
-}
-
-/** The bytes of a state before the first tick. */
-export const firstState = (buffer: PlanBuffer, init: number | readonly number[]): Uint8Array => {
-  const { dtype, shape } = specOf(buffer)
-  const store = writer(dtype)
-  const values = hostArray(dtype, elements(shape))
-  if (typeof init === 'number') values.fill(store(init))
-  else for (let i = 0; i < values.length; i++) values[i] = store(init[i] ?? 0)
-  return new Uint8Array(values.buffer as ArrayBuffer)
 }
 
 /** The device parameters of a plan, on the devices that `holds` names: their buffers by name. */

@@ -1,12 +1,13 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
+import { initialValue, provenanceOf } from '../../dsl/internal.js'
 import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import type { NativeProgram } from '../addon.js'
 import { type DeviceError, together } from '../errors.js'
 import type { Safetensors, SafetensorsFaults } from '../files/safetensors.js'
 import { fill } from '../values.js'
-import { missingState, unknownState, unreadableState, wrongParam } from './messages.js'
-import { fillParam, firstState, type ParamSource, type ParamSources } from './params.js'
+import { missingState, paramThrew, unknownState, unreadableState, wrongParam } from './messages.js'
+import { fillParam, type ParamSource, type ParamSources } from './params.js'
 import { specOf } from './ports.js'
 
 /**
@@ -58,6 +59,19 @@ const sourcesOf = (
   return E.left(together([missing(first), ...others.map(missing)]))
 }
 
+/** The bytes that a state has in the graph before the first tick. */
+export const firstState = (plan: Plan, buffer: PlanBuffer): E.Either<DeviceError, Uint8Array> => {
+  const spec = specOf(buffer)
+  const init = buffer.init === 'given' ? provenanceOf(plan)?.inits.get(buffer.id) : buffer.init
+  if (init === undefined)
+    return E.left(missingState(spec, 'the plan, which was not compiled in this process'))
+  try {
+    return E.right(new Uint8Array(initialValue(init, spec, buffer.name).buffer as ArrayBuffer))
+  } catch (cause) {
+    return E.left(paramThrew(buffer.name, cause, 'state'))
+  }
+}
+
 /** Gives every state its value before the first tick: that of its source, else the plan's. */
 export const loadStates = async (
   plan: Plan,
@@ -81,14 +95,13 @@ export const loadStates = async (
     if (buffer.life !== 'state' || buffer.alias !== undefined || buffer.init === undefined) continue
     signal?.throwIfAborted()
     const source = named.get(buffer.name) === buffer ? sources.right(buffer.name) : undefined
-    let bytes: Uint8Array
-    if (source === undefined) bytes = firstState(buffer, buffer.init)
-    else {
-      bytes = new Uint8Array(buffer.bytes)
-      const failure = await fillParam(bytes, source, specOf(buffer), 'state')
+    const first = source === undefined ? firstState(plan, buffer) : E.right(new Uint8Array(buffer.bytes))
+    if (E.isLeft(first)) return first.left
+    if (source !== undefined) {
+      const failure = await fillParam(first.right, source, specOf(buffer), 'state')
       if (failure) return failure
     }
-    await program.load(buffer.id, bytes)
+    await program.load(buffer.id, first.right)
   }
   return undefined
 }

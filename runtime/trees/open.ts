@@ -8,7 +8,7 @@ import type { Lane } from '../device/lane.js'
 import { openFailure } from '../device/open-failure.js'
 import { type DeviceError, together } from '../errors.js'
 import { warnCloseFailed } from '../session/messages.js'
-import { checkParams, firstState, type ParamSource, type ParamSources } from '../session/params.js'
+import { checkParams, type ParamSource, type ParamSources } from '../session/params.js'
 import { specOf } from '../session/ports.js'
 import {
   ParamFailure,
@@ -16,6 +16,7 @@ import {
   params as shareParams,
   withBlocks,
 } from '../session/shared-params.js'
+import { firstState } from '../session/state.js'
 import type { ValueSpec } from '../values.js'
 import { apartName, apartOf, Executables } from './executables.js'
 import { Launcher } from './launcher.js'
@@ -97,16 +98,19 @@ const specsApart = ({ plans }: PreparedTree): readonly ValueSpec[] =>
 /** The first values of what lives on from launch to launch. */
 const sourcesApart = (tree: PreparedTree, params: ParamSources): ParamSources => {
   const sources: Record<string, ParamSource> = { ...params }
-  for (const { name, body } of tree.plans)
+  for (const { name, source, body } of tree.plans)
     for (const buffer of apartOf(body.source.plan))
-      if (buffer.life === 'state') {
-        const first = stateBytes(buffer)
-        sources[apartName(name, buffer)] = into => into.set(first)
-      }
+      if (buffer.life === 'state')
+        sources[apartName(name, buffer)] = into => into.set(stateBytes(source, buffer))
   return sources
 }
 
-const stateBytes = (buffer: Plan['buffers'][number]): Uint8Array => firstState(buffer, buffer.init!)
+const stateBytes = (plan: Plan, buffer: Plan['buffers'][number]): Uint8Array => {
+  const first = firstState(plan, buffer)
+  if (E.isRight(first)) return first.right
+  const { subject, wanted, found, cause } = first.left
+  throw new Error(`${subject}: wanted ${wanted}, found ${found}`, { cause })
+}
 
 interface Parts {
   readonly tree: PreparedTree

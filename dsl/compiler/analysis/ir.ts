@@ -3,6 +3,7 @@ import type { KernelSpec } from '../../ir/kernel-spec.js'
 import type { BoundKind, CollectiveSpec, PlanCommunicator, PlanLane } from '../../ir/plan.js'
 import type { BoundSpec, DType } from '../../ir/tensor.js'
 import type { BoundKernel } from '../../language/bound-kernel.js'
+import type { InitData } from '../../language/initial-value.js'
 import type { FlatCommands } from '../../order/flat-commands.js'
 import type { Settings } from './options.js'
 
@@ -51,7 +52,7 @@ export interface Buffer {
   readonly device?: number
   readonly dtype?: DType
   readonly shape?: readonly number[]
-  readonly init?: number | readonly number[]
+  readonly init?: number | readonly number[] | 'given'
   /** How many values an input or output holds, one after the other; absent: 1. */
   readonly rate?: number
 }
@@ -141,6 +142,8 @@ export interface Change {
 }
 
 export interface Lowered {
+  /** By state buffer: first values that are not in the plan. Absent where there are none. */
+  readonly inits?: ReadonlyMap<number, InitData>
   /** What is decided for kernels that change a value in its memory. Absent where there are none. */
   readonly changes?: readonly Change[]
   /** Whether some copies may have several sources. */

@@ -2,6 +2,7 @@ import type { Where } from '../../ir/graph.js'
 import type { Plan } from '../../ir/plan.js'
 import type { TensorSpec } from '../../ir/tensor.js'
 import type { BoundKernel } from '../../language/bound-kernel.js'
+import type { InitData } from '../../language/initial-value.js'
 import type { Change, Choice, Operation, Placed } from './ir.js'
 import type { Settings } from './options.js'
 
@@ -87,6 +88,8 @@ export interface Decisions {
 export interface Provenance {
   /** By plan node: the meaning of the user's kernel. */
   readonly kernels: ReadonlyMap<number, BoundKernel>
+  /** By state buffer: the first values that the plan does not have. */
+  readonly inits: ReadonlyMap<number, InitData>
   /** By `input NAME`, `output NAME` or `param NAME`: the type as the graph has it, with symbols. */
   readonly ports: ReadonlyMap<string, TensorSpec>
   readonly decisions: Decisions

@@ -157,7 +157,7 @@ export const outlineOf = (ir: Unbounded, allocator?: ArrayAllocator): Plan =>
   compiledPlan(outlined(ir, nodesWhenRead(ir)), commandsOf(issuedOf(ir), allocator))
 
 /** All of a plan but its commands. */
-export interface Draft extends Pick<Provenance, 'kernels' | 'decisions'> {
+export interface Draft extends Pick<Provenance, 'kernels' | 'inits' | 'decisions'> {
   readonly outline: Outline
   readonly issued: Issued
   readonly flat: FlatCommands | undefined
@@ -178,7 +178,9 @@ export const draft = pass('draft', (ir: Bounded): Draft => {
   }
   const { flat, settings } = ir
   const issued = issuedOf(ir)
-  return { outline, issued, flat, mode: settings.mode, kernels: nodes.kernels, decisions: decisionsOf(ir) }
+  const { kernels } = nodes
+  const { inits = new Map() } = ir
+  return { outline, issued, flat, mode: settings.mode, kernels, inits, decisions: decisionsOf(ir) }
 })
 
 const freeze = <A extends object>(items: readonly A[]): readonly A[] => {

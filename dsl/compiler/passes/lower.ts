@@ -1,5 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { GraphNode } from '../../ir/graph.js'
+import { type InitData, isInitData } from '../../language/initial-value.js'
 import type { Change, Checked, ControlEdge, Lowered } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
 import { outputs, part, peer, upload, window } from './lower/copies.js'
@@ -22,9 +23,10 @@ const source = (low: Lowering, node: GraphNode): void => {
       return low.fresh(node.name, spec, 'input', 'pinned', rate === undefined ? undefined : { rate })
     if (node.op === 'param')
       return low.fresh(node.name, spec, 'param', node.place === 'host' ? 'pinned' : 'device')
-    return low.fresh(node.name, spec, 'state', 'device', {
-      init: node.attrs['init'] as number | readonly number[],
-    })
+    const init = node.attrs['init'] as number | readonly number[] | InitData
+    const id = low.fresh(node.name, spec, 'state', 'device', { init: isInitData(init) ? 'given' : init })
+    if (isInitData(init)) low.inits.set(id, init)
+    return id
   }
   low.yields(node.id, fresh(), -1)
 }
@@ -106,6 +108,7 @@ export const lower = pass('lower', (ir: Checked): Passed<Lowered> => {
     buffers,
     ...(control.length === 0 ? {} : { control }),
     ...(communicators.length === 0 ? {} : { communicators }),
+    ...(low.inits.size === 0 ? {} : { inits: low.inits }),
     ...(low.taken.size === 0 ? {} : { changes: changesOf(low) }),
     ...(ir.unrolled ? { gathers: true as const } : {}),
   })

@@ -9,7 +9,7 @@ import { type Provenance, recordProvenance } from '../analysis/provenance.js'
 import { type Draft, emit } from '../passes/emit.js'
 
 /** A plan that is not proved yet. */
-export interface Unproved extends Pick<Provenance, 'kernels' | 'decisions'> {
+export interface Unproved extends Pick<Provenance, 'kernels' | 'inits' | 'decisions'> {
   readonly plan: Plan
   /** Absent for a plan of more than `mostCommands`: its draft is freed before the proof. */
   readonly draft?: Draft
@@ -21,9 +21,9 @@ const mostCommands = 2 ** 17
 /** The plan of a draft; the draft itself is kept only where the plan is small enough to be emitted again. */
 export const emitted = (draft: Draft): Unproved => {
   const plan = emit(draft)
-  const { kernels, decisions } = draft
+  const { kernels, inits, decisions } = draft
   const isSmall = flatCommandsOf(plan)!.commands <= mostCommands
-  return { plan, kernels, decisions, ...(isSmall ? { draft } : {}) }
+  return { plan, kernels, inits, decisions, ...(isSmall ? { draft } : {}) }
 }
 
 /** Waits that are dropped from one plan at most; the plan is proved anew after each. */
@@ -55,11 +55,11 @@ const withoutRedundantWait = (
 }
 
 const proved = (unproved: Unproved, ports: Provenance['ports'], left: number): Passed<Plan> => {
-  const { plan, draft, kernels, decisions } = unproved
+  const { plan, draft, kernels, inits, decisions } = unproved
   const violations = verify(plan, { everyRank: true })
   const [violation] = violations
   if (violation === undefined) {
-    recordProvenance(plan, { kernels, ports, decisions })
+    recordProvenance(plan, { kernels, inits, ports, decisions })
     return E.right(plan)
   }
   const leaner = draft && left > 0 ? withoutRedundantWait(draft, plan, violations) : undefined

@@ -3,17 +3,32 @@ import { show } from '../../ir/show.js'
 import { type BoundSpec, elements, showSpec, type TensorSpec } from '../../ir/tensor.js'
 import { type Builder, current, FlowValue } from '../builder.js'
 import type { Flow } from '../flow.js'
+import { type FillState, type InitData, isInitData, mostInPlan } from '../initial-value.js'
 import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
+import { lateFunction } from '../reference.js'
 import type { AnyTensor } from '../tensor.js'
+import { hostArray, writer } from '../values.js'
 import { here } from '../where.js'
 import { isOperandNumber } from './arithmetic.js'
 import { isFloat } from './elementwise.js'
 
-/** What a state holds before the first value: one number for all elements, or each element, row-major. */
-export type Init = number | ArrayLike<number>
+/**
+ * What a state holds before the first value: one number for all elements; each element, row-major; or a function that
+ * fills its bytes when a session opens. Functions, and arrays of more than 1,024 elements, accompany the plan and are
+ * not in it: a plan that is read from a file is given such a state by `open(plan, { state })`.
+ */
+export type Init = number | ArrayLike<number> | FillState
 
 const isBadInit = (value: number, spec: TensorSpec): boolean =>
   !isOperandNumber(value) || (!isFloat(spec.dtype) && !Number.isInteger(value))
+
+/** Elements as they are stored, so that millions of them cost their bytes. */
+const storedFrom = (values: ArrayLike<number>, { dtype }: TensorSpec): InitData => {
+  const stored = hostArray(dtype, values.length)
+  const write = writer(dtype)
+  for (let i = 0; i < stored.length; i++) stored[i] = write(values[i]!)
+  return stored
+}
 
 /** The init of a delay node; 0 where the argument is invalid. */
 export const initOf = (
@@ -22,13 +37,13 @@ export const initOf = (
   subject: string,
   spec: TensorSpec,
   init: unknown,
-): number | number[] => {
+): number | number[] | InitData => {
   const report = (found: string): number => {
     builder.report(
       at,
       subject,
       badAttribute(
-        `an initial value of ${showSpec(spec)}: a finite number, or an array with one for each element`,
+        `an initial value of ${showSpec(spec)}: a finite number, an array with one for each element, or a function`,
         found,
         'give 0, or an array of the right length',
       ),
@@ -36,9 +51,13 @@ export const initOf = (
     return 0
   }
   if (typeof init === 'number') return isBadInit(init, spec) ? report(show(init)) : init
+  if (typeof init === 'function') {
+    const late = lateFunction(init)
+    return late === undefined ? (init as FillState) : report(late)
+  }
   const listed = Array.isArray(init) || (ArrayBuffer.isView(init) && !(init instanceof DataView))
   if (!listed) return report(show(init))
-  const values = Array.from(init as unknown as ArrayLike<number>)
+  const values = init as unknown as ArrayLike<number>
   const bound = spec.shape.every(size => typeof size === 'number')
   const count = spec.shape.reduce<number>(
     (product, size) => product * (typeof size === 'number' ? size : 1),
@@ -48,14 +67,15 @@ export const initOf = (
   // here.
   if (bound ? values.length !== count : values.length === 0 || values.length % count !== 0)
     return report(`${values.length} numbers`)
-  const bad = values.findIndex(value => isBadInit(value, spec))
-  return bad < 0 ? values : report(`${show(values[bad])} as element ${bad}`)
+  for (let i = 0; i < values.length; i++)
+    if (isBadInit(values[i]!, spec)) return report(`${show(values[i])} as element ${i}`)
+  return values.length > mostInPlan ? storedFrom(values, spec) : Array.from(values)
 }
 
 /** The error of the length of a delay's init, once the symbols of its type are bound. */
 export const initLength = (init: unknown, spec: BoundSpec): UnplacedError | undefined => {
   const wanted = elements(spec.shape)
-  return !Array.isArray(init) || init.length === wanted
+  return !(Array.isArray(init) || (isInitData(init) && typeof init !== 'function')) || init.length === wanted
     ? undefined
     : badAttribute(
         `${wanted} initial values, for ${showSpec(spec)}`,

@@ -2,6 +2,7 @@ import type { GraphNode } from '../../../ir/graph.js'
 import type { PlanCommunicator } from '../../../ir/plan.js'
 import { type BoundSpec, tensorBytes } from '../../../ir/tensor.js'
 import type { Communicator } from '../../../language/communicator.js'
+import type { InitData } from '../../../language/initial-value.js'
 import type { Buffer, Checked, ControlEdge, Operation } from '../../analysis/ir.js'
 import { Operations } from '../../analysis/operations.js'
 import { donatedReads } from '../../analysis/operators.js'
@@ -29,6 +30,8 @@ export class Lowering {
   readonly communicators: PlanCommunicator[] = []
   private readonly named = new Map<string, number>()
 
+  /** By buffer: first values that the plan does not have. */
+  readonly inits = new Map<number, InitData>()
   /** What is decided for nodes whose result is made in the memory of an input. */
   readonly taken: ReadonlyMap<number, TakenMemory>
 
