@@ -13,7 +13,7 @@ export type DeviceErrorTag =
   | 'BadPlan' // a plan from elsewhere that is malformed, breaks a law about safety, or cannot be run
   | 'MissingParam'
   | 'WrongParam' // wrong type or size, unknown name, or its source threw
-  | 'MissingState' // a file of states without one of them
+  | 'MissingState' // a file of states without one of them, or a plan from a file that is given first values
   | 'WrongState' // wrong type or size, unknown name, or its source threw
   | 'MissingReference' // a user's kernel on `host`, of a plan that was read from a file
   | 'BadOption'

@@ -213,13 +213,20 @@ export const unknownState = (name: string, names: readonly string[]): DeviceErro
   next: 'correct the name, or leave it out: a plan leaves out states that no output needs',
 })
 
-export const missingState = ({ name, dtype, shape }: ValueSpec, file: string): DeviceError => ({
+/** A state that `from` does not have: a file of states, or a plan that is given its first values. */
+export const missingState = (
+  { name, dtype, shape }: ValueSpec,
+  from: 'the file of states' | 'the plan, which was not compiled in this process',
+): DeviceError => ({
   _tag: 'MissingState',
   at: `state.${name}`,
   subject: name,
   wanted: `a value of ${dtype}[${shape.join(', ')}]`,
-  found: `none in ${file}`,
-  next: `write all states to the file (session.state.save), or give some by name: { ${JSON.stringify(name)}: … }`,
+  found: `none in ${from}`,
+  next:
+    from === 'the file of states'
+      ? `write all states to the file (session.state.save), or give some by name: { ${JSON.stringify(name)}: … }`
+      : `give it by name, or a file of all states: open(plan, { state: { ${JSON.stringify(name)}: … } })`,
 })
 
 export const unreadableState = (fault: SafetensorsFault): DeviceError => ({ ...fault, _tag: 'WrongState' })

@@ -78,7 +78,10 @@ describe.each(present)('first values on %s', device => {
     expect(E.isLeft(failed) && failed.left).toMatchObject({ _tag: 'MissingState', subject: 'w' })
     await using session = orThrow(await open(loaded, { device, state: { w: Float32Array.from(numbers) } })())
     expect(Array.from(await session.state.read('w'))).toEqual(numbers)
-    await expect(session.state.reset()).rejects.toMatchObject({ fault: { _tag: 'WrongWrite' } })
+    await expect(session.state.reset()).rejects.toMatchObject({
+      _tag: 'WrongWrite',
+      subject: 'session.state: w',
+    })
     expect(Array.from(await session.state.read('w'))).toEqual(numbers)
   })
 
@@ -90,15 +93,14 @@ describe.each(present)('first values on %s', device => {
   })
 
   it('are those of a plan in a tree too', async () => {
-    const plan = orThrow(compile(counting(fill)))
+    const plan = orThrow(compile(counting(fill), { storage: 'planned' }))
     await using made = orThrow(
       await planTree(tree({ plans: { one: plan as never }, start: ['one'] }), { device })(),
     )
     const [x] = zeros()
-    const launched = made.launch('one' as never, { x } as never) as {
-      readonly values: Promise<{ w: Float32Array }>
-    }
-    expect(Array.from((await launched.values).w)).toEqual(numbers)
+    const launched: unknown = made.launch('one' as never, { x } as never)
+    const { w } = await (launched as { readonly values: Promise<{ w: Float32Array }> }).values
+    expect(Array.from(w)).toEqual(numbers)
   })
 
   it('of a function that throws, or is late, are an error that names the state', async () => {
