@@ -1,0 +1,152 @@
+// GPT-2 over bytes, written once for any number of tokens. `decoder` takes one token a tick, with a key-value cache in
+// the plan's state; `forward` takes a whole text at once, and keeps nothing.
+import {
+  add,
+  append,
+  argmax,
+  attention,
+  cast,
+  type DeviceFlow,
+  download,
+  embedding,
+  type Flow,
+  graph,
+  greaterOrEqual,
+  iota,
+  layerNorm,
+  lessOrEqual,
+  map,
+  matmul,
+  mul,
+  param,
+  reshape,
+  slice,
+  split,
+  state,
+  type Tensor,
+  tensor,
+  transpose,
+  uniform,
+  upload,
+  where,
+} from 'braid-gpu'
+import { type Model, vocabulary } from './checkpoint.js'
+
+/** The type of activations, which is that of the checkpoint; TypeScript is told one of the three. */
+type Rows = Flow<'device', Tensor<'f32', readonly [number, number]>>
+type Heads = Flow<'device', Tensor<'f32', readonly [number, number, number]>>
+type Attend = (layer: number, q: Heads, k: Heads, v: Heads) => Heads
+
+/** The parts of the network that both graphs share. */
+const partsOf = ({ dtype: own, width, heads, context }: Model) => {
+  const dtype = own as 'f32'
+  const size = width / heads
+  const vector = (name: string, length = width) => param(name, tensor(dtype, [length]))
+  const norm = (x: Rows, name: string): Rows =>
+    x.pipe(layerNorm({ scale: vector(`${name}.weight`), shift: vector(`${name}.bias`) })) as Rows
+  const product = (x: Rows, name: string, from: number, to: number): Rows =>
+    x.pipe(
+      matmul(param(`${name}.weight`, tensor(dtype, [from, to]))),
+      add(vector(`${name}.bias`, to)),
+    ) as Rows
+  /** [tokens, width] as [heads, tokens, size], and back. */
+  const apart = (x: Rows, tokens: number): Heads =>
+    x.pipe(reshape([tokens, heads, size]), transpose([1, 0, 2])) as Heads
+  const together = (x: Heads, tokens: number): Rows =>
+    x.pipe(transpose([1, 0, 2]), reshape([tokens, width])) as Rows
+
+  const block = (x: Rows, layer: number, tokens: number, attend: Attend): Rows => {
+    const h = `h.${layer}`
+    const qkv = product(norm(x, `${h}.ln_1`), `${h}.attn.c_attn`, width, 3 * width)
+    const [q, k, v] = qkv.pipe(split({ axis: 1, parts: 3 })) as unknown as readonly [Rows, Rows, Rows]
+    const seen = attend(layer, apart(q, tokens), apart(k, tokens), apart(v, tokens))
+    const mixed = x.pipe(add(product(together(seen, tokens), `${h}.attn.c_proj`, width, width))) as Rows
+    const wide = product(norm(mixed, `${h}.ln_2`), `${h}.mlp.c_fc`, width, 4 * width)
+    return mixed.pipe(add(product(tanhGelu(wide), `${h}.mlp.c_proj`, 4 * width, width))) as Rows
+  }
+  const table = param('wte.weight', tensor(dtype, [vocabulary, width]))
+  const places = param('wpe.weight', tensor(dtype, [context, width]))
+  const logits = (x: Rows): Rows =>
+    norm(x, 'ln_f').pipe(matmul(table.pipe(transpose([1, 0]))), cast('f32')) as unknown as Rows
+  return { dtype, size, block, table, places, logits }
+}
+
+/** The gelu of GPT-2, by tanh; `gelu()` is that of the error function. */
+const tanhGelu = (x: Rows): Rows =>
+  x.pipe(
+    map(a =>
+      a
+        .mul(
+          a
+            .mul(a)
+            .mul(a)
+            .mul(0.044715)
+            .add(a)
+            .mul(Math.sqrt(2 / Math.PI))
+            .tanh()
+            .add(1),
+        )
+        .mul(0.5),
+    ),
+  ) as Rows
+
+/** How the next byte is chosen: the likeliest at temperature 0, else at random. */
+export interface Choice {
+  readonly temperature: number
+  readonly seed: number
+}
+
+/**
+ * One token a tick. The input is the byte that is forced, as of a prompt, or -1 for the one that was chosen the tick
+ * before: the choice stays on the device, so the host waits for nothing between two tokens.
+ */
+export const decoder = (model: Model, { temperature, seed }: Choice) =>
+  graph('generate', { forced: tensor('i32', [1]) }, inputs => {
+    const { dtype, size, block, table, places, logits } = partsOf(model)
+    const { layers, heads, context } = model
+    const cache = tensor(dtype, [heads, context, size])
+    const s = state({ length: tensor('i32', []), chosen: tensor('i32', [1]) })
+    const caches = Array.from({ length: layers }, (_, i) => [`h.${i}.keys`, `h.${i}.values`]).flat()
+    const kv = state(Object.fromEntries(caches.map(name => [name, cache])) as Record<string, typeof cache>)
+    const grown: Record<string, DeviceFlow<typeof cache>> = {}
+
+    const forced = inputs.forced.pipe(upload())
+    const token = forced.pipe(greaterOrEqual(0), where(forced, s.chosen))
+    const position = s.length.pipe(reshape([1]))
+    // The places up to this token, of which the cache has keys.
+    const seen = places.pipe(slice(1, 0, 1), reshape([1, context]), iota({ axis: 1 }), lessOrEqual(s.length))
+    const attend: Attend = (layer, q, k, v) => {
+      const [keys, values] = ([`h.${layer}.keys`, `h.${layer}.values`] as const).map((name, i) => {
+        const rows = i === 0 ? k : v
+        return (grown[name] = (kv[name] as Heads).pipe(append(rows, { axis: 1, at: s.length })) as Heads)
+      }) as [Heads, Heads]
+      return q.pipe(attention(keys, values, { mask: seen })) as Heads
+    }
+    let x = token.pipe(embedding(table), add(position.pipe(embedding(places)))) as Rows
+    for (let layer = 0; layer < layers; layer++) x = block(x, layer, 1, attend)
+    const scores = logits(x)
+    // Gumbel's way to draw: the largest of the scores, each with noise of its own.
+    const noisy = scores.pipe(
+      mul(1 / (temperature || 1)),
+      add(
+        scores.pipe(
+          uniform({ seed }),
+          map(u => u.log().neg().log().neg()),
+        ),
+      ),
+    )
+    const chosen = (temperature === 0 ? scores : noisy).pipe(argmax({ axis: 1 }))
+    s.next({ length: s.length.pipe(add(1)), chosen: chosen as never })
+    kv.next(grown as never)
+    return { byte: chosen.pipe(download()), logits: scores.pipe(download()) }
+  })
+
+/** The logits of every token of a text, each from those up to it. Nothing is kept, so it shows what a cache must not change. */
+export const forward = (model: Model, tokens: number) =>
+  graph('forward', { text: tensor('i32', [tokens]) }, ({ text }) => {
+    const { block, table, places, logits } = partsOf(model)
+    const attend: Attend = (_, q, k, v) => q.pipe(attention(k, v, { causal: true })) as Heads
+    let x = text.pipe(upload(), embedding(table), add(places.pipe(slice(0, 0, tokens)))) as Rows
+    for (let layer = 0; layer < model.layers; layer++) x = block(x, layer, tokens, attend)
+    return { logits: logits(x).pipe(download()) }
+  })
