@@ -1,4 +1,4 @@
-import type { KernelSpec } from './kernel-spec.js'
+import type { AttentionOperand, KernelSpec } from './kernel-spec.js'
 import type { Plan } from './plan.js'
 import { type DType, elementBytes } from './tensor.js'
 
@@ -134,6 +134,29 @@ const needsOf = (kernel: KernelSpec): Needs | undefined => {
         dense((batch - 1) * operand.batchStride + size, operand.dtype)
       const scratch = workspace > 0 ? [{ first: 0, end: workspace, align: 1 }] : []
       return { reads: [of(a, m * k), of(b, k * n)], writes: [of(c, m * n), ...scratch] }
+    }
+    case 'attention': {
+      const { batch, heads, groups, queries, keys, size, valueSize, dtype, q, k, v, y, mask, length } = kernel
+      const reach = (operand: AttentionOperand, sizes: readonly number[], row: number): Reach => {
+        const end = operand.strides.reduce(
+          (sum, step, d) => sum + step * (sizes[d]! - 1),
+          operand.offset + row,
+        )
+        const bytes = elementBytes[dtype]
+        return { first: operand.offset * bytes, end: end * bytes, align: bytes }
+      }
+      const seen = [batch, heads, queries, keys]
+      const masks = mask?.strides.reduce((sum, step, d) => sum + step * (seen[d]! - 1), 1)
+      return {
+        reads: [
+          reach(q, [batch, heads, queries], size),
+          reach(k, [batch, groups, keys], size),
+          reach(v, [batch, groups, keys], valueSize),
+          ...(mask === undefined ? [] : [dense(masks!, mask.dtype)]),
+          ...(length ? [dense(1, 'i32')] : []),
+        ],
+        writes: [reach(y, [batch, heads, queries], valueSize)],
+      }
     }
     case 'reduce':
       return {

@@ -8,6 +8,7 @@ export type KernelSpec =
   | CopySpec
   | MapSpec
   | MatmulSpec
+  | AttentionSpec
   | ReduceSpec
   | ScanSpec
   | GatherSpec
@@ -103,6 +104,48 @@ export interface MatmulSpec {
   readonly c: { readonly dtype: DType; readonly batchStride: number }
   /** Bytes of scratch that the second write offers to the library; 0: there is no second write. */
   readonly workspace: number
+}
+
+/**
+ * reads [q, k, v], then the mask and the length where the spec has them, writes [y]: softmax(q · kᵀ · scale) · v,
+ * scores and softmax in f32. q is batch × heads × queries × size, k batch × groups × keys × size, v batch × groups ×
+ * keys × valueSize and y batch × heads × queries × valueSize, each row dense and each at strides of its own, so that
+ * views need no copy. heads / groups heads after one another read one group.
+ *
+ * A query sees a key whose mask is not 0. The `length` is one i32: only as many keys, the first ones, are seen. With
+ * `causal` the last query sees the last of these, the query before it one fewer. A query that sees no key is NaN.
+ * The values of keys that no query sees are finite, or not read.
+ */
+export interface AttentionSpec {
+  readonly kind: 'attention'
+  readonly batch: number
+  readonly heads: number
+  readonly groups: number
+  readonly queries: number
+  readonly keys: number
+  readonly size: number
+  readonly valueSize: number
+  readonly causal: boolean
+  readonly scale: number
+  /** Of q, k, v and y. */
+  readonly dtype: 'f32' | 'f16' | 'bf16'
+  readonly q: AttentionOperand
+  readonly k: AttentionOperand
+  readonly v: AttentionOperand
+  readonly y: AttentionOperand
+  /** Strides over batch, heads, queries and keys, in elements; 0 broadcasts. Absent: every key is seen. */
+  readonly mask?: {
+    readonly dtype: 'u8' | 'i32'
+    readonly strides: readonly [number, number, number, number]
+  }
+  /** Absent: all keys are there. */
+  readonly length?: true
+}
+
+/** The first element, and the strides over batch, heads (or groups) and rows, in elements. */
+export interface AttentionOperand {
+  readonly offset: number
+  readonly strides: readonly [batch: number, head: number, row: number]
 }
 
 /**

@@ -1,4 +1,6 @@
 import type {
+  AttentionOperand,
+  AttentionSpec,
   CopySpec,
   CudaSpec,
   JoinSpec,
@@ -38,6 +40,7 @@ const kinds = [
   'copy',
   'map',
   'matmul',
+  'attention',
   'reduce',
   'scan',
   'gather',
@@ -67,6 +70,8 @@ export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec =>
       return readMap(r, get, at)
     case 'matmul':
       return readMatmul(r, get, at)
+    case 'attention':
+      return readAttention(r, get, at)
     case 'gather':
       return {
         kind,
@@ -304,6 +309,53 @@ const readMatmul = (r: Reader, get: Get, at: string): MatmulSpec => {
     b: operand('b'),
     c: operand('c'),
     workspace: r.integer(get('workspace'), `${at}.workspace`, 0, integerMost),
+  }
+}
+
+const readAttention = (r: Reader, get: Get, at: string): AttentionSpec => {
+  const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
+  const strides = (value: unknown, where: string, count: number): number[] => {
+    const list = r.list(value, where, count)
+    if (list.length !== count)
+      r.fault('BadKernel', where, 'strides', `${count} strides`, `${list.length}`, 'give one a dimension')
+    return Array.from({ length: count }, (_, d) => r.integer(list[d], `${where}[${d}]`, 0, integerMost))
+  }
+  const operand = (key: string): AttentionOperand => {
+    const value = r.object(get(key), `${at}.${key}`)
+    return {
+      offset: r.integer(r.field(value, 'offset'), `${at}.${key}.offset`, 0, integerMost),
+      strides: strides(r.field(value, 'strides'), `${at}.${key}.strides`, 3) as never,
+    }
+  }
+  const masked = get('mask') === undefined ? undefined : r.object(get('mask'), `${at}.mask`)
+  const [heads, groups] = [size('heads'), size('groups')]
+  if (heads % groups !== 0)
+    r.fault('BadKernel', `${at}.groups`, 'groups', `a divisor of ${heads} heads`, `${groups}`, 'share evenly')
+  return {
+    kind: 'attention',
+    batch: size('batch'),
+    heads,
+    groups,
+    queries: size('queries'),
+    keys: r.integer(get('keys'), `${at}.keys`, 1, gridMost),
+    size: size('size'),
+    valueSize: size('valueSize'),
+    causal: r.boolean(get('causal'), `${at}.causal`),
+    scale: r.number(get('scale'), `${at}.scale`),
+    dtype: r.oneOf(get('dtype'), `${at}.dtype`, ['f32', 'f16', 'bf16']),
+    q: operand('q'),
+    k: operand('k'),
+    v: operand('v'),
+    y: operand('y'),
+    ...(masked === undefined
+      ? {}
+      : {
+          mask: {
+            dtype: r.oneOf(r.field(masked, 'dtype'), `${at}.mask.dtype`, ['u8', 'i32']),
+            strides: strides(r.field(masked, 'strides'), `${at}.mask.strides`, 4) as never,
+          },
+        }),
+    ...(readFlag(r, get('length'), `${at}.length`) ? { length: true } : {}),
   }
 }
 

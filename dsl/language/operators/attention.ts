@@ -1,177 +1,304 @@
 import * as E from 'fp-ts/lib/Either.js'
+import type { Where } from '../../ir/graph.js'
+import type { AttentionOperand, AttentionSpec } from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
-import { type Dim, type DType, showSpec, type TensorSpec } from '../../ir/tensor.js'
-import { FlowValue } from '../builder.js'
-import { badAttribute, shapeMismatch, type UnplacedError } from '../messages.js'
+import {
+  type BoundSpec,
+  type Dim,
+  type DType,
+  elements,
+  showSpec,
+  type TensorSpec,
+  tensorBytes,
+} from '../../ir/tensor.js'
+import { FlowValue, piped } from '../builder.js'
+import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
+import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import { isOperandNumber } from './arithmetic.js'
-import { castTo } from './cast.js'
-import { causalOperator } from './causal.js'
-import { attrsOfCode } from './code.js'
-import { composed, named, ofFloats, type Parts } from './composition.js'
-import { matmulOperator } from './matmul.js'
-import { reshapeOperator } from './reshape.js'
-import { broadcast } from './shapes.js'
+import { named, ofFloats } from './composition.js'
+import { expandOperator } from './expand.js'
+import type { Attrs, Operator } from './operator.js'
+import { broadcast, broadcastStrides } from './shapes.js'
 import type { Device, Floats, SameDType, Shape } from './types.js'
-import { whereOperator } from './where.js'
 
-export interface AttentionOptions<M extends Shape = Shape> {
-  /** A query sees the keys up to its own place only; the last query sees all keys. */
+export interface AttentionOptions<M extends Shape = Shape, L extends Shape = Shape> {
+  /** A query sees the keys up to its own place only; the last query sees all keys that are there. */
   readonly causal?: boolean
   /** u8 or i32, not 0 where a query sees a key, of a shape that broadcasts to [..., heads, queries, keys]. */
   readonly mask?: Device<'u8' | 'i32', M>
   /** Multiplies the scores; 1 / √size where it is left out. */
   readonly scale?: number
+  /** How many keys are there, the first ones, as in a cache that fills; all where it is left out. One i32. */
+  readonly length?: Device<'i32', L>
 }
 
-interface Settings {
+interface AttentionAttrs {
   readonly causal: boolean
   readonly scale: number
+  /** Whether a mask and a length follow the values. Absent: false. */
+  readonly mask?: true
+  readonly length?: true
 }
 
-const settingsOf =
-  (options: unknown) =>
-  (q: TensorSpec): E.Either<UnplacedError, Settings> =>
-    E.chain((): E.Either<UnplacedError, Settings> => {
-      const size = q.shape.at(-1)
-      const { causal = false, scale = typeof size === 'number' ? 1 / Math.sqrt(size) : undefined } =
-        named(options)
-      if (q.shape.length < 3)
-        return E.left(
-          shapeMismatch(
-            'queries of [..., heads, queries, size]',
-            showSpec(q),
-            'reshape them to three dimensions',
-          ),
-        )
-      return typeof causal === 'boolean' && isOperandNumber(scale)
-        ? E.right({ causal, scale })
-        : E.left(
-            badAttribute(
-              'causal: true or false, and a scale that f32 can hold',
-              show(options),
-              'give the scale where the size of a query is a symbol',
-            ),
-          )
-    })(ofFloats(q))
+const attrsFrom = (attrs: Attrs): AttentionAttrs => attrs as unknown as AttentionAttrs
 
-type Size = number | { readonly axis: number }
-
-/** The shape of a value as a reshape takes it: symbols by their axis. */
-const sizes = (shape: readonly Dim[]): Size[] =>
-  shape.map((size, axis) => (typeof size === 'number' ? size : { axis }))
-
-/** [..., groups · n, t, s] as [..., groups, n · t, s]: heads that share their keys lie below one another. */
-const folded = (parts: Parts, x: FlowValue, groups: number, n: number): FlowValue => {
-  if (n === 1) return x
-  const shape = sizes(x.spec.shape)
-  const rows = x.spec.shape.at(-2) as number
-  return apply(reshapeOperator, parts.at, x, [], {
-    shape: [...shape.slice(0, -3), groups, n * rows, shape.at(-1)],
-  })
+const attrsOf = (options: unknown, q: TensorSpec): E.Either<UnplacedError, Attrs> => {
+  const size = q.shape.at(-1)
+  const {
+    causal = false,
+    scale = typeof size === 'number' ? 1 / Math.sqrt(size) : undefined,
+    mask,
+    length,
+  } = named(options)
+  return typeof causal === 'boolean' && isOperandNumber(scale)
+    ? E.right({
+        causal,
+        scale,
+        ...(mask === undefined ? {} : { mask: true }),
+        ...(length === undefined ? {} : { length: true }),
+      })
+    : E.left(
+        badAttribute(
+          'causal: true or false, and a scale that f32 can hold',
+          show(options),
+          'give the scale where the size of a query is a symbol',
+        ),
+      )
 }
 
-const unfolded = (parts: Parts, x: FlowValue, n: number): FlowValue => {
-  if (n === 1) return x
-  const shape = sizes(x.spec.shape)
-  const [groups, rows] = x.spec.shape.slice(-3, -1) as [number, number]
-  return apply(reshapeOperator, parts.at, x, [], {
-    shape: [...shape.slice(0, -3), groups * n, rows / n, shape.at(-1)],
-  })
-}
-
-/** How many heads of the queries share one head of the keys; undefined where the shapes do not fit. */
-const sharing = (q: TensorSpec, k: TensorSpec, v: TensorSpec): number | undefined => {
+/** Whether the heads of the queries can share those of the keys, and all other sizes are equal. */
+const fits = ({ shape: q }: TensorSpec, { shape: k }: TensorSpec, { shape: v }: TensorSpec): boolean => {
   const same = (a: readonly Dim[], b: readonly Dim[]) =>
     a.length === b.length && a.every((size, d) => size === b[d])
-  const [heads, own] = [q.shape.at(-3), k.shape.at(-3)]
-  if (
-    k.shape.length !== q.shape.length ||
-    !same(k.shape.slice(0, -1), v.shape.slice(0, -1)) ||
-    !same(q.shape.slice(0, -3), k.shape.slice(0, -3)) ||
-    q.shape.at(-1) !== k.shape.at(-1)
+  const [heads, groups] = [q.at(-3), k.at(-3)]
+  const shared =
+    heads === groups || (typeof heads === 'number' && typeof groups === 'number' && heads % groups === 0)
+  return (
+    shared &&
+    same(k.slice(0, -1), v.slice(0, -1)) &&
+    same(q.slice(0, -3), k.slice(0, -3)) &&
+    q.at(-1) === k.at(-1)
   )
-    return undefined
-  if (heads === own) return 1
-  const shared = typeof heads === 'number' && typeof own === 'number' ? heads / own : Number.NaN
-  return Number.isInteger(shared) && typeof q.shape.at(-2) === 'number' ? shared : undefined
 }
 
-const chooseCode = attrsOfCode([
-  ['operand', 0],
-  ['operand', 1],
-  ['const', Number.NEGATIVE_INFINITY],
-  ['select', 0, 1, 2],
-])
+const scoresOf = (q: TensorSpec, k: TensorSpec): readonly Dim[] => [...q.shape.slice(0, -1), k.shape.at(-2)!]
 
-/** The scores in f32 times the scale, -Infinity where a query does not see a key. */
-const masked = (parts: Parts, scores: FlowValue, { causal, scale }: Settings, mask: unknown): FlowValue => {
-  const seen = causal
-    ? apply(causalOperator, parts.at, scores, [], { scale })
-    : parts.map(s => s.mul(scale), scores)
-  if (mask === undefined) return seen
-  const { builder, hint } = seen
-  const given = builder.take(mask, 'device', parts.at, 'attention', 'the mask', { ...seen.spec, dtype: 'u8' })
-  const shape = broadcast([seen.spec.shape, given.spec.shape])
-  const fits =
-    shape?.length === seen.spec.shape.length && shape.every((size, d) => size === seen.spec.shape[d])
-  if (!fits) {
-    const wanted = `a mask of a shape that broadcasts to [${seen.spec.shape.join(', ')}], queries by keys`
-    builder.report(parts.at, 'attention', shapeMismatch(wanted, showSpec(given.spec), 'reshape it'))
-    return seen
+/** Whether a mask broadcasts to the scores, and does so along all leading dimensions or none. */
+const maskFits = (mask: readonly Dim[], scores: readonly Dim[]): 'yes' | 'expand' | 'no' => {
+  const both = broadcast([scores, mask])
+  if (both?.length !== scores.length || both.some((size, d) => size !== scores[d])) return 'no'
+  const own = mask.slice(0, -3)
+  const whole = own.length === scores.length - 3 && own.every((size, d) => size === scores[d])
+  return whole || own.every(size => size === 1) ? 'yes' : 'expand'
+}
+
+const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError, TensorSpec> => {
+  const [q, k, v, ...others] = inputs as readonly [TensorSpec, TensorSpec, TensorSpec, ...TensorSpec[]]
+  const { mask, length } = attrsFrom(attrs)
+  const floats = ofFloats(q)
+  if (E.isLeft(floats)) return floats
+  if (q.shape.length < 3)
+    return E.left(
+      shapeMismatch(
+        'queries of [..., heads, queries, size]',
+        showSpec(q),
+        'reshape them to three dimensions',
+      ),
+    )
+  const found = [q, k, v].map(showSpec).join(', ')
+  if (k.dtype !== q.dtype || v.dtype !== q.dtype)
+    return E.left(dtypeMismatch('queries, keys and values of one element type', found, 'cast two of them'))
+  if (!fits(q, k, v))
+    return E.left(
+      shapeMismatch(
+        'keys [..., groups, keys, size] and values [..., groups, keys, n] for queries [..., heads, queries, size]',
+        found,
+        'make heads a multiple of groups, and all other leading dimensions equal',
+      ),
+    )
+  const given = mask ? others[0] : undefined
+  const scores = scoresOf(q, k)
+  if (given !== undefined && given.dtype !== 'u8' && given.dtype !== 'i32')
+    return E.left(dtypeMismatch('a mask of u8 or i32', showSpec(given), "cast it: pipe(cast('u8'))"))
+  if (given !== undefined && maskFits(given.shape, scores) !== 'yes') {
+    const wanted = `a mask of a shape that broadcasts to [${scores.join(', ')}], queries by keys`
+    return E.left(shapeMismatch(wanted, showSpec(given), 'reshape it'))
   }
-  const condition = new FlowValue(builder, given.id, given.spec, given.place, hint)
-  return apply(whereOperator, parts.at, condition, [['the scores', seen]], chooseCode)
+  const count = length ? others.at(-1)! : undefined
+  if (count !== undefined && (count.dtype !== 'i32' || count.shape.some(size => size !== 1)))
+    return E.left(dtypeMismatch('a length of one i32', showSpec(count), 'reshape it to [1], or cast it'))
+  return E.right({ dtype: q.dtype, shape: [...q.shape.slice(0, -1), v.shape.at(-1)!] })
+}
+
+/** Rows one after the other, heads by heads. */
+const dense = (heads: number, rows: number, row: number): AttentionOperand => ({
+  offset: 0,
+  strides: [heads * rows * row, rows * row, row],
+})
+
+export const attentionSpec = (inputs: readonly BoundSpec[], attrs: Attrs): AttentionSpec => {
+  const [q, k, v, mask] = inputs as readonly [BoundSpec, BoundSpec, BoundSpec, BoundSpec?]
+  const given = attrsFrom(attrs)
+  const [heads, queries, size] = q.shape.slice(-3) as [number, number, number]
+  const [groups, keys] = k.shape.slice(-3) as [number, number]
+  const valueSize = v.shape.at(-1)!
+  const batch = elements(q.shape.slice(0, -3))
+  const masks = () => {
+    const scores = scoresOf(q, k) as readonly number[]
+    const [head, row, key] = broadcastStrides(mask!.shape, scores).slice(-3) as [number, number, number]
+    const shared = elements(mask!.shape.slice(0, -3)) === 1
+    const strides = [shared ? 0 : elements(mask!.shape.slice(-3)), head, row, key] as const
+    return { mask: { dtype: mask!.dtype as 'u8' | 'i32', strides } }
+  }
+  return {
+    kind: 'attention',
+    batch,
+    heads,
+    groups,
+    queries,
+    keys,
+    size,
+    valueSize,
+    causal: given.causal,
+    scale: given.scale,
+    dtype: q.dtype as AttentionSpec['dtype'],
+    q: dense(heads, queries, size),
+    k: dense(groups, keys, size),
+    v: dense(groups, keys, valueSize),
+    y: dense(heads, queries, valueSize),
+    ...(given.mask ? masks() : {}),
+    ...(given.length ? { length: true } : {}),
+  }
+}
+
+/** Scores that are computed, of queries by keys. */
+const seenBy = ({ batch, heads, queries, keys, causal }: AttentionSpec): number =>
+  batch * heads * (causal ? queries * Math.max(1, keys - queries / 2) : queries * keys)
+
+const reference = (
+  inputs: readonly HostArray[],
+  specs: readonly BoundSpec[],
+  output: BoundSpec,
+  attrs: Attrs,
+): HostArray => {
+  const spec = attentionSpec(specs, attrs)
+  const { batch, heads, groups, queries, keys, size, valueSize, causal, scale, mask } = spec
+  const [q, k, v] = inputs.slice(0, 3).map(values => numbers(values, spec.dtype)) as [
+    HostArray,
+    HostArray,
+    HostArray,
+  ]
+  const masks = inputs[3]
+  const there = spec.length ? Math.max(0, Math.min(keys, inputs.at(-1)![0]!)) : keys
+  const result = hostArray(output.dtype, elements(output.shape))
+  const write = writer(output.dtype)
+  const scores = new Float64Array(keys)
+  const sum = new Float64Array(valueSize)
+  for (let b = 0; b < batch; b++)
+    for (let h = 0; h < heads; h++)
+      for (let i = 0; i < queries; i++) {
+        const row = (b * heads + h) * queries + i
+        const group = b * groups + Math.floor((h * groups) / heads)
+        const end = causal ? Math.min(there, there - queries + i + 1) : there
+        let most = Number.NEGATIVE_INFINITY
+        for (let j = 0; j < end; j++) {
+          const [mb, mh, mi, mj] = mask?.strides ?? [0, 0, 0, 0]
+          let dot = 0
+          for (let d = 0; d < size; d++) dot += q[row * size + d]! * k[(group * keys + j) * size + d]!
+          const isSeen = mask === undefined || masks![b * mb + h * mh + i * mi + j * mj] !== 0
+          scores[j] = isSeen ? Math.fround(dot * scale) : Number.NEGATIVE_INFINITY
+          // A NaN among the scores makes the whole row NaN.
+          most = Number.isNaN(scores[j]!) ? Number.NaN : Math.max(most, scores[j]!)
+        }
+        let total = 0
+        sum.fill(0)
+        for (let j = 0; j < end; j++) {
+          const weight = Math.exp(scores[j]! - most)
+          total += weight
+          if (weight === 0) continue
+          for (let n = 0; n < valueSize; n++) sum[n]! += weight * v[(group * keys + j) * valueSize + n]!
+        }
+        for (let n = 0; n < valueSize; n++) result[row * valueSize + n] = write(Math.fround(sum[n]! / total))
+      }
+  return result
+}
+
+/** The largest error of sums of f32 and of weights in the type, relative to the largest of the values. */
+const roundedBy = ({ keys, dtype }: AttentionSpec): number =>
+  (keys + 16) * roundoff.f32 + (dtype === 'f32' ? 0 : 4 * roundoff[dtype])
+
+/** softmax(q · kᵀ · scale) · v as one node; see `attention`. */
+export const attentionOperator: Operator = {
+  name: 'attention',
+  infer,
+  lower: (inputs, output, attrs) => {
+    const kernel = attentionSpec(inputs, attrs)
+    return {
+      as: 'run',
+      kernel,
+      flops: 2 * seenBy(kernel) * (kernel.size + kernel.valueSize),
+      movedBytes: inputs.reduce((sum, each) => sum + tensorBytes(each), tensorBytes(output)),
+      workspace: 0,
+    }
+  },
+  reference,
+  tolerance: (_output, inputs, attrs) => roundedBy(attentionSpec(inputs, attrs)),
+  // A score is a sum of f32, whose error moves its weight: the larger the scores, the further.
+  scale: ([q, k, v], inputs, attrs) => {
+    const spec = attentionSpec(inputs, attrs)
+    const score = spec.size * (q ?? 0) * (k ?? 0) * Math.abs(spec.scale)
+    return (v ?? 0) * (1 + (2 * (spec.size + 4) * roundoff.f32 * score) / roundedBy(spec))
+  },
+}
+
+/** A mask as the kernel reads it: copied where it broadcasts along some leading dimensions and not others. */
+const takenMask = (q: FlowValue, k: FlowValue, at: Where, given: unknown): FlowValue => {
+  const { builder, hint, spec } = q
+  const mask = builder.take(given, 'device', at, 'attention', 'the mask', { ...spec, dtype: 'u8' })
+  const value = new FlowValue(builder, mask.id, mask.spec, mask.place, hint)
+  const scores = scoresOf(spec, k.spec)
+  if (k.spec.shape.length < 2 || maskFits(mask.spec.shape, scores) !== 'expand') return value
+  const shape = [...scores.slice(0, -3), ...mask.spec.shape.slice(-3)]
+  return shape.every(size => typeof size === 'number')
+    ? apply(expandOperator, at, value, [], { shape })
+    : value
 }
 
 /**
  * softmax(q · kᵀ · scale) · v of floats: q is [..., heads, queries, size], k [..., groups, keys, size] and v
  * [..., groups, keys, n], where each group of keys is shared by heads / groups heads; the result is [..., heads,
- * queries, n] (torch.nn.functional.scaled_dot_product_attention with enable_gqa). Scores and their softmax are
- * of f32. A query that sees no key is NaN.
+ * queries, n] (torch.nn.functional.scaled_dot_product_attention with enable_gqa). Scores and their softmax are of
+ * f32 and are never stored; the weights may be rounded to the element type before they meet the values. A query
+ * that sees no key is NaN. The values of keys that are not seen must be finite.
  */
-export const attention = <E extends DType, K extends Shape, V extends Shape, M extends Shape = Shape>(
+export const attention = <
+  E extends DType,
+  K extends Shape,
+  V extends Shape,
+  M extends Shape = Shape,
+  L extends Shape = Shape,
+>(
   k: Device<E, K>,
   v: Device<E, V>,
-  options?: AttentionOptions<M>,
+  options?: AttentionOptions<M, L>,
 ) => {
   const at = here()
-  return composed('attention', at, settingsOf(options), (parts, q, settings) => {
-    const { builder, spec } = q
-    const keys = builder.take(k, 'device', at, 'attention', 'the keys', spec)
-    const values = builder.take(v, 'device', at, 'attention', 'the values', spec)
-    const shared = sharing(spec, keys.spec, values.spec)
-    if (shared === undefined) {
-      builder.report(
-        at,
-        'attention',
-        shapeMismatch(
-          'keys [..., groups, keys, size] and values [..., groups, keys, n] for queries [..., heads, queries, size]',
-          [spec, keys.spec, values.spec].map(showSpec).join(', '),
-          'make heads a multiple of groups, and all other leading dimensions equal',
-        ),
-      )
-      return q
-    }
-    const groups = keys.spec.shape.at(-3) as number
-    const product = apply(matmulOperator, at, folded(parts, q, groups, shared), [['the keys', keys]], {
-      transpose: true,
-      to: 'f32',
-    })
-    const scores = masked(parts, unfolded(parts, product, shared), settings, named(options)['mask'])
-    const weights = castTo(spec.dtype, at, parts.softmax(scores, [scores.spec.shape.length - 1]))
-    const summed = apply(
-      matmulOperator,
-      at,
-      folded(parts, weights, groups, shared),
-      [['the values', values]],
-      {
-        transpose: false,
-      },
+  const attended = (x: unknown): unknown => {
+    const q = piped(x, 'device', at, 'attention')
+    if (q.place !== 'device') return q.builder.placeholder(q.spec, 'device', at)
+    const { mask, length } = named(options)
+    const keys = q.builder.take(k, 'device', at, 'attention', 'the keys', q.spec)
+    const others = [
+      ...(mask === undefined ? [] : [['the mask', takenMask(q, keys, at, mask)] as const]),
+      ...(length === undefined ? [] : [['the length', length] as const]),
+    ]
+    return apply(attentionOperator, at, q, [['the keys', keys], ['the values', v], ...others], spec =>
+      attrsOf(options, spec),
     )
-    return unfolded(parts, summed, shared)
-  }) as unknown as <D extends DType, S extends Shape>(
+  }
+  return attended as unknown as <D extends DType, S extends Shape>(
     q: Device<D, S> & Floats<D> & SameDType<D, E>,
   ) => Device<D, Attended<S, V>>
 }
