@@ -1,4 +1,4 @@
-import type { KernelSpec, MapSpec, MatmulSpec } from '../ir/kernel-spec.js'
+import type { AttentionSpec, KernelSpec, MapSpec, MatmulSpec } from '../ir/kernel-spec.js'
 import { type DType, elementBytes, elements } from '../ir/tensor.js'
 import type { CollectiveModel, CopyModel, Machine } from './machine.js'
 
@@ -246,6 +246,15 @@ const isWideAndWhole =
 
 const floats = (dtype: DType): 'bf16' | 'f16' | 'f32' => (dtype === 'bf16' || dtype === 'f16' ? dtype : 'f32')
 
+/** Of the rate of products what attention reaches: between its two products stands a softmax. */
+const attending = 0.5
+
+/** Thread blocks of attention: by queries, or, of few queries, by parts of the keys. */
+const blocksOfAttention = ({ batch, heads, groups, queries }: AttentionSpec): number => {
+  const together = (heads / groups) * queries
+  return together <= 16 ? 8 * batch * groups * Math.ceil(together / 4) : batch * heads * Math.ceil(queries / 64)
+}
+
 const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: Machine): Demand => {
   const { multiprocessors, bytesPerBlock } = device
   const memory = throughMemory(spec?.kind === 'map' ? mapBytes(spec, movedBytes) : movedBytes, device)
@@ -264,10 +273,13 @@ const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: M
     })
   }
   const used = share(blocksOf(spec, movedBytes, bytesPerBlock), multiprocessors)
+  const rate =
+    spec?.kind === 'attention' && spec.dtype !== 'f32' ? device.flops[spec.dtype] : device.flops.vector
   // Fewer blocks than multiprocessors occupy proportionally less of the bandwidth and the arithmetic.
   const fast = Math.max(used, 1 / multiprocessors)
-  const operations = spec?.kind === 'map' ? mapOperations(spec) : flops
-  const arithmetic = ((operations / device.flops.vector) * seconds) / fast
+  const operations =
+    spec?.kind === 'map' ? mapOperations(spec) : spec?.kind === 'attention' ? flops / attending : flops
+  const arithmetic = ((operations / rate) * seconds) / fast
   const work = Math.max(arithmetic, memory / fast)
   return alone(arithmetic > memory / fast ? 'tensor' : 'bandwidth', device.kernelLatency, work, {
     multiprocessors: used,
@@ -279,6 +291,7 @@ const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: M
 /** Thread blocks of any other kernel. A kernel without figures fills the device. */
 const blocksOf = (spec: KernelSpec | undefined, movedBytes: number, bytesPerBlock: number): number => {
   if (spec?.kind === 'cuda') return spec.grid[0] * spec.grid[1] * spec.grid[2]
+  if (spec?.kind === 'attention') return blocksOfAttention(spec)
   return movedBytes > 0 ? Math.ceil(movedBytes / bytesPerBlock) : Number.POSITIVE_INFINITY
 }
 

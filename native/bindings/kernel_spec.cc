@@ -104,6 +104,42 @@ void readMatmul(KernelSpec& spec, const Napi::Object& object, const std::string&
   spec.workspace = sizeAt(object.Get("workspace"), field + ".workspace");
 }
 
+template <std::size_t N>
+std::array<std::int64_t, N> strides(Napi::Value value, const std::string& field) {
+  const std::vector<std::int64_t> given = integers(value, field, 0);
+  if (given.size() != N)
+    throw Napi::TypeError::New(value.Env(), field + " must have " + std::to_string(N) + " strides");
+  std::array<std::int64_t, N> result{};
+  for (std::size_t d = 0; d < N; ++d) result[d] = given[d];
+  return result;
+}
+
+void readAttention(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
+  AttentionSpec& made = spec.attention;
+  const auto size = [&](const char* key) { return integerAt(object.Get(key), field + "." + key, 1, most); };
+  const auto operand = [&](const char* key) {
+    const std::string where = field + "." + key;
+    const Napi::Object given = objectAt(object.Get(key), where);
+    return AttentionOperand{integerAt(given.Get("offset"), where + ".offset", 0, most),
+                            strides<3>(given.Get("strides"), where + ".strides")};
+  };
+  spec.batch = size("batch");
+  spec.input = dtype(object.Get("dtype"), field + ".dtype");
+  made.heads = size("heads"), made.groups = size("groups");
+  made.queries = size("queries"), made.keys = size("keys");
+  made.size = size("size"), made.valueSize = size("valueSize");
+  made.causal = flagOr(object.Get("causal"), field + ".causal", false);
+  made.scale = numberAt(object.Get("scale"), field + ".scale");
+  made.q = operand("q"), made.k = operand("k"), made.v = operand("v"), made.y = operand("y");
+  made.masked = !absent(object.Get("mask"));
+  if (made.masked) {
+    const Napi::Object mask = objectAt(object.Get("mask"), field + ".mask");
+    made.maskType = dtype(mask.Get("dtype"), field + ".mask.dtype");
+    made.maskStrides = strides<4>(mask.Get("strides"), field + ".mask.strides");
+  }
+  made.counted = flagOr(object.Get("length"), field + ".length", false);
+}
+
 void readReduce(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
   spec.how = oneOf<ReduceHow>(object.Get("how"), field + ".how", reductions);
   spec.outer = integerAt(object.Get("outer"), field + ".outer", 1, most);
@@ -207,6 +243,9 @@ KernelSpec kernelSpec(Napi::Value value, const std::string& field) {
   } else if (kind == "matmul") {
     spec.kind = KernelSpec::Kind::matmul;
     readMatmul(spec, object, field);
+  } else if (kind == "attention") {
+    spec.kind = KernelSpec::Kind::attention;
+    readAttention(spec, object, field);
   } else if (kind == "reduce") {
     spec.kind = KernelSpec::Kind::reduce;
     readReduce(spec, object, field);
@@ -229,7 +268,8 @@ KernelSpec kernelSpec(Napi::Value value, const std::string& field) {
     spec.kind = KernelSpec::Kind::cuda;
     readCuda(spec, object, field);
   } else {
-    const std::string kinds = "copy, map, matmul, reduce, scan, gather, append, join, random or cuda";
+    const std::string kinds =
+        "copy, map, matmul, attention, reduce, scan, gather, append, join, random or cuda";
     throw Napi::TypeError::New(value.Env(), field + ".kind must be " + kinds + ", not " + kind.substr(0, 40));
   }
   return spec;

@@ -307,6 +307,12 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
       mapSource(spec, &source);
       return prepareSource(source, spec.operands.size(), "map", kernel);
     }
+    case KernelSpec::Kind::attention: {
+      KernelSource source;
+      const int architecture = context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor);
+      attentionSource(spec, architecture, info_.multiprocessors, &source);
+      return prepareSource(source, source.byteOffsets.size() - 1, "attention", kernel);
+    }
     case KernelSpec::Kind::reduce: {
       KernelSource source;
       if (spec.how >= ReduceHow::argmax)

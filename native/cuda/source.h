@@ -34,6 +34,10 @@ const char* cudaTypeName(DType type);  // as in the prelude
 
 // One fused elementwise kernel. These trust the spec, which checkKernel has checked.
 void mapSource(const KernelSpec& spec, KernelSource* source);
+// softmax(q · kᵀ · scale) · v without the scores in memory, for a device of this compute capability (90
+// for 9.0): on tensor cores, with the keys split over threads and blocks where queries are few, or by plain
+// arithmetic.
+void attentionSource(const KernelSpec& spec, int architecture, int multiprocessors, KernelSource* source);
 // A reduction over the middle of outer × length × inner. The order of additions depends on the sizes alone,
 // so equal inputs give equal bits.
 void reduceSource(const KernelSpec& spec, int multiprocessors, KernelSource* source);

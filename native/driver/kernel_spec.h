@@ -93,8 +93,44 @@ struct JoinPiece {
   double fill = 0;
 };
 
+// The first element, and the strides over batch, heads and rows.
+struct AttentionOperand {
+  std::int64_t offset = 0;
+  std::array<std::int64_t, 3> strides{};
+  // One beyond the last element of rows of `row` elements.
+  std::int64_t end(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t row) const {
+    return offset + strides[0] * (batch - 1) + strides[1] * (heads - 1) + strides[2] * (rows - 1) + row;
+  }
+};
+
+struct AttentionSpec {
+  std::int64_t heads = 1, groups = 1, queries = 1, keys = 1, size = 1, valueSize = 1;
+  bool causal = false;
+  double scale = 1;
+  AttentionOperand q, k, v, y;
+  bool masked = false, counted = false;  // a mask, and a length, follow the values
+  DType maskType = DType::u8;
+  std::array<std::int64_t, 4> maskStrides{};
+  std::int64_t maskEnd(std::int64_t batch) const {
+    return maskStrides[0] * (batch - 1) + maskStrides[1] * (heads - 1) + maskStrides[2] * (queries - 1) +
+           maskStrides[3] * (keys - 1) + 1;
+  }
+};
+
 struct KernelSpec {
-  enum class Kind : std::uint8_t { copy, map, matmul, reduce, scan, gather, append, join, random, cuda };
+  enum class Kind : std::uint8_t {
+    copy,
+    map,
+    matmul,
+    attention,
+    reduce,
+    scan,
+    gather,
+    append,
+    join,
+    random,
+    cuda
+  };
   Kind kind = Kind::copy;
 
   // copy. The bytes written; of several parts each is a read of its own, all of one size. Direction: set by
@@ -116,6 +152,9 @@ struct KernelSpec {
   bool transposeA = false, transposeB = false;
   MatmulOperand a, b, c;
   std::uint64_t workspace = 0;
+
+  // attention, with batch as above and the element type `input`
+  AttentionSpec attention;
 
   // reduce and scan
   ReduceHow how = ReduceHow::sum;

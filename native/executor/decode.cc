@@ -54,6 +54,16 @@ Extents extentsOf(const KernelSpec& spec) {
       if (spec.workspace > 0) extents.writes.push_back(spec.workspace);
       break;
     }
+    case KernelSpec::Kind::attention: {
+      const AttentionSpec& one = spec.attention;
+      extents.reads = {bytesOf(one.q.end(spec.batch, one.heads, one.queries, one.size), spec.input),
+                       bytesOf(one.k.end(spec.batch, one.groups, one.keys, one.size), spec.input),
+                       bytesOf(one.v.end(spec.batch, one.groups, one.keys, one.valueSize), spec.input)};
+      if (one.masked) extents.reads.push_back(bytesOf(one.maskEnd(spec.batch), one.maskType));
+      if (one.counted) extents.reads.push_back(bytesOf(1, DType::i32));
+      extents.writes = {bytesOf(one.y.end(spec.batch, one.heads, one.queries, one.valueSize), spec.input)};
+      break;
+    }
     case KernelSpec::Kind::reduce:
       extents.reads = {bytesOf(spec.outer * spec.length * spec.inner, spec.input)};
       extents.writes = {bytesOf(spec.outer * spec.count * spec.inner, spec.output)};

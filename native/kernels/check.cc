@@ -130,6 +130,43 @@ Problem checkMatmul(const KernelSpec& spec) {
   return checkCounts(spec, 2, spec.workspace > 0 ? 2 : 1);
 }
 
+// Whether a strided operand of these sizes is not negative and ends in memory.
+bool reaches(std::initializer_list<std::int64_t> sizes, const std::int64_t* strides, std::int64_t from) {
+  std::int64_t end = from, d = 0;
+  if (from < 0) return false;
+  for (const std::int64_t size : sizes) {
+    std::int64_t span = 0;
+    const std::int64_t stride = strides[d++];
+    if (stride < 0 || __builtin_mul_overflow(stride, size - 1, &span) ||
+        __builtin_add_overflow(end, span, &end) || end > mostBytes)
+      return false;
+  }
+  return true;
+}
+
+Problem checkAttention(const KernelSpec& spec) {
+  const AttentionSpec& one = spec.attention;
+  std::int64_t ignored = 0;
+  if (!product({spec.batch, one.heads, one.queries, one.size}, &ignored) ||
+      !product({spec.batch, one.groups, one.keys, one.size}, &ignored) ||
+      !product({spec.batch, one.groups, one.keys, one.valueSize}, &ignored) ||
+      !product({spec.batch, one.heads, one.queries, one.valueSize}, &ignored))
+    return "attention: sizes must be positive, and not too many elements";
+  if (one.keys > INT32_MAX) return "attention: i32 cannot hold the number of keys";
+  if (one.heads % one.groups != 0)
+    return "attention: " + show(one.heads) + " heads cannot share " + show(one.groups) + " groups evenly";
+  if (!isFloat(spec.input)) return "attention: queries, keys and values are f32, f16 or bf16";
+  if (one.masked && one.maskType != DType::u8 && one.maskType != DType::i32)
+    return "attention: a mask is u8 or i32";
+  if (!reaches({spec.batch, one.heads, one.queries}, one.q.strides.data(), one.q.offset) ||
+      !reaches({spec.batch, one.groups, one.keys}, one.k.strides.data(), one.k.offset) ||
+      !reaches({spec.batch, one.groups, one.keys}, one.v.strides.data(), one.v.offset) ||
+      !reaches({spec.batch, one.heads, one.queries}, one.y.strides.data(), one.y.offset) ||
+      !reaches({spec.batch, one.heads, one.queries, one.keys}, one.maskStrides.data(), 0))
+    return "attention: an operand reaches before its start or too far";
+  return checkCounts(spec, 3u + (one.masked ? 1u : 0u) + (one.counted ? 1u : 0u), 1);
+}
+
 Problem checkReduce(const KernelSpec& spec) {
   std::int64_t ignored = 0;
   if (!product({spec.outer, spec.length, spec.inner}, &ignored))
@@ -207,6 +244,7 @@ std::optional<std::string> checkKernel(const KernelSpec& spec) {
     case KernelSpec::Kind::copy: return checkCopy(spec);
     case KernelSpec::Kind::map: return checkMap(spec);
     case KernelSpec::Kind::matmul: return checkMatmul(spec);
+    case KernelSpec::Kind::attention: return checkAttention(spec);
     case KernelSpec::Kind::reduce: return checkReduce(spec);
     case KernelSpec::Kind::scan: return checkScan(spec);
     case KernelSpec::Kind::gather: return checkGather(spec);

@@ -81,6 +81,7 @@ Status prepareCpu(CpuKernelResult* kernel, const KernelSpec& spec, HostCallback 
 CpuKernelResult makeCpuCopy(const KernelSpec& spec);
 CpuKernelResult makeCpuMap(const KernelSpec& spec);
 CpuKernelResult makeCpuMatmul(const KernelSpec& spec);
+CpuKernelResult makeCpuAttention(const KernelSpec& spec);
 CpuKernelResult makeCpuReduce(const KernelSpec& spec);
 CpuKernelResult makeCpuScan(const KernelSpec& spec);
 CpuKernelResult makeCpuGather(const KernelSpec& spec);

@@ -181,10 +181,11 @@ TEST(CudaSources, CompileUnderNvrtc) {
   std::string problem;
   const auto nvrtc = NvrtcLibrary::open({}, 13000, &problem);
   if (!nvrtc) GTEST_SKIP() << problem;
-  const auto compiles = [&](const std::string& text, const std::string& what) {
+  const auto compiles = [&](const std::string& text, const std::string& what, int architecture = 80) {
     nvrtcProgram program = nullptr;
     ASSERT_EQ(nvrtc->call.nvrtcCreateProgram(&program, text.c_str(), "generated.cu", 0, nullptr, nullptr), 0);
-    const char* options[] = {"--std=c++17", "--gpu-architecture=compute_80", "--fmad=false"};
+    const std::string target = "--gpu-architecture=compute_" + std::to_string(architecture);
+    const char* options[] = {"--std=c++17", target.c_str(), "--fmad=false"};
     const int code = nvrtc->call.nvrtcCompileProgram(program, 3, options);
     std::size_t bytes = 0;
     nvrtc->call.nvrtcGetProgramLogSize(program, &bytes);
@@ -274,6 +275,23 @@ TEST(CudaSources, CompileUnderNvrtc) {
     source = {};
     randomSource(spec, &source);
     compiles(source.text, "random");
+  }
+  for (const std::int64_t queries : {1, 40}) {
+    for (DType type : {DType::f32, DType::f16, DType::bf16}) {
+      KernelSpec spec;
+      spec.kind = KernelSpec::Kind::attention;
+      spec.input = type;
+      AttentionSpec& one = spec.attention;
+      one.heads = 6, one.groups = 2, one.queries = queries, one.keys = 700;
+      one.size = 32, one.valueSize = type == DType::f16 ? 33 : 96;
+      one.causal = one.masked = one.counted = type == DType::bf16;
+      one.q.strides = one.k.strides = one.v.strides = one.y.strides = {160, 40, 8};
+      for (const int architecture : {80, 90}) {
+        source = {};
+        attentionSource(spec, architecture, 132, &source);
+        compiles(source.text, "attention", architecture);
+      }
+    }
   }
   KernelSpec product;
   product.m = 33, product.n = 65, product.k = 17, product.batch = 3;

@@ -1,0 +1,249 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "kernels/cpu.h"
+#include "kernels/element.h"
+
+// Attention over blocks of keys: what is kept of the keys so far is, for each query, the largest score, the
+// sum of the weights relative to it, and the weighted sum of the values. Scores never leave a block. The
+// blocks depend on sizes alone, so equal inputs give equal bits.
+
+namespace braid {
+namespace {
+
+constexpr std::int64_t kKeys = 64, kRows = 24;
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+using Vector = float __attribute__((vector_size(32), aligned(4)));
+constexpr std::int64_t kLanes = 8, kTileRows = 4, kTileVectors = 2;
+
+std::int64_t padded(std::int64_t width) { return (width + 15) / 16 * 16; }
+
+// c[rows][width] += a[rows][depth] · b[depth][width], where the width is a multiple of 16.
+template <int Rows>
+inline __attribute__((always_inline)) void tile(const float* a, std::int64_t strideA, const float* b,
+                                                std::int64_t width, float* c, std::int64_t depth) {
+  Vector sum[Rows][kTileVectors];
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < kTileVectors; ++v)
+      sum[r][v] = *reinterpret_cast<const Vector*>(c + r * width + v * kLanes);
+  for (std::int64_t k = 0; k < depth; ++k) {
+    const Vector b0 = *reinterpret_cast<const Vector*>(b + k * width),
+                 b1 = *reinterpret_cast<const Vector*>(b + k * width + kLanes);
+    for (int r = 0; r < Rows; ++r) {
+      sum[r][0] += a[r * strideA + k] * b0;
+      sum[r][1] += a[r * strideA + k] * b1;
+    }
+  }
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < kTileVectors; ++v) *reinterpret_cast<Vector*>(c + r * width + v * kLanes) = sum[r][v];
+}
+
+inline __attribute__((always_inline)) void accumulate(std::int64_t rows, const float* a, std::int64_t strideA,
+                                                      const float* b, std::int64_t width, float* c,
+                                                      std::int64_t depth) {
+  for (std::int64_t r = 0; r < rows; r += kTileRows)
+    for (std::int64_t w = 0; w < width; w += kTileVectors * kLanes) {
+      const float* left = a + r * strideA;
+      float* to = c + r * width + w;
+      switch (rows - r) {
+        case 1: tile<1>(left, strideA, b + w, width, to, depth); break;
+        case 2: tile<2>(left, strideA, b + w, width, to, depth); break;
+        case 3: tile<3>(left, strideA, b + w, width, to, depth); break;
+        default: tile<4>(left, strideA, b + w, width, to, depth);
+      }
+    }
+}
+
+void accumulatePlain(std::int64_t rows, const float* a, std::int64_t strideA, const float* b,
+                     std::int64_t width, float* c, std::int64_t depth) {
+  accumulate(rows, a, strideA, b, width, c, depth);
+}
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) void accumulateAvx2(std::int64_t rows, const float* a, std::int64_t strideA,
+                                                    const float* b, std::int64_t width, float* c,
+                                                    std::int64_t depth) {
+  accumulate(rows, a, strideA, b, width, c, depth);
+}
+#endif
+
+using Accumulate = void (*)(std::int64_t, const float*, std::int64_t, const float*, std::int64_t, float*,
+                            std::int64_t);
+Accumulate chooseAccumulate() {
+#if defined(__x86_64__)
+  if (cpuHasAvx2()) return accumulateAvx2;
+#endif
+  return accumulatePlain;
+}
+
+class CpuAttention final : public CpuKernel {
+ public:
+  explicit CpuAttention(const KernelSpec& spec)
+      : one_(spec.attention),
+        type_(spec.input),
+        rows_(spec.batch * one_.heads * one_.queries),
+        scale_(static_cast<float>(one_.scale)),
+        accumulate_(chooseAccumulate()) {
+    readCount = 3u + (one_.masked ? 1u : 0u) + (one_.counted ? 1u : 0u);
+    writeCount = 1;
+    const auto element = static_cast<std::uint32_t>(elementBytes(type_));
+    const auto extent = [&](const AttentionOperand& operand, std::int64_t heads, std::int64_t rows,
+                            std::int64_t row) {
+      return Extent{static_cast<std::uint64_t>(operand.end(spec.batch, heads, rows, row)) * element, element};
+    };
+    extents = {extent(one_.q, one_.heads, one_.queries, one_.size),
+               extent(one_.k, one_.groups, one_.keys, one_.size),
+               extent(one_.v, one_.groups, one_.keys, one_.valueSize)};
+    if (one_.masked) {
+      const auto size = static_cast<std::uint32_t>(elementBytes(one_.maskType));
+      extents.push_back(Extent{static_cast<std::uint64_t>(one_.maskEnd(spec.batch)) * size, size});
+    }
+    if (one_.counted) extents.push_back(Extent{4, 4});
+    extents.push_back(extent(one_.y, one_.heads, one_.queries, one_.valueSize));
+    flops = 2.0 * static_cast<double>(rows_) * static_cast<double>(one_.keys) *
+            static_cast<double>(one_.size + one_.valueSize) * (one_.causal ? 0.5 : 1.0);
+  }
+
+  bool run(const DeviceAddress* addresses, Scratch& scratch, Part part) const override {
+    const PartRange range(part, rows_);
+    const std::int64_t width = padded(one_.valueSize);
+    float* memory = scratch.floats(static_cast<std::size_t>(one_.size * kKeys + kKeys * width +
+                                                            kRows * (one_.size + kKeys + width + 2)));
+    Block block{};
+    const auto take = [&memory](std::int64_t count) { return std::exchange(memory, memory + count); };
+    block.keys = take(one_.size * kKeys), block.values = take(kKeys * width);
+    block.queries = take(kRows * one_.size), block.scores = take(kRows * kKeys);
+    block.sums = take(kRows * width), block.most = take(kRows), block.totals = take(kRows);
+    std::int64_t there = one_.keys;
+    if (one_.counted) {
+      const auto given = *reinterpret_cast<const std::int32_t*>(addresses[one_.masked ? 4 : 3]);
+      there = std::clamp<std::int64_t>(given, 0, one_.keys);
+    }
+    // Rows that follow one another and read the same keys.
+    const std::int64_t together = one_.heads / one_.groups * one_.queries;
+    for (std::int64_t row = range.first; row < range.last; row += block.rows) {
+      block.first = row;
+      block.rows = std::min({kRows, range.last - row, together - row % together});
+      attend(addresses, block, there);
+    }
+    return true;
+  }
+
+ private:
+  // Keys lie by column: [size][kKeys]; values, and the sums, by row of padded(valueSize).
+  struct Block {
+    float *keys, *values, *queries, *scores, *sums, *most, *totals;
+    std::int64_t first, rows;
+  };
+
+  std::int64_t batchOf(std::int64_t row) const { return row / one_.queries / one_.heads; }
+  std::int64_t headOf(std::int64_t row) const { return row / one_.queries % one_.heads; }
+  std::int64_t at(const AttentionOperand& operand, std::int64_t batch, std::int64_t head,
+                  std::int64_t row) const {
+    return operand.offset + batch * operand.strides[0] + head * operand.strides[1] + row * operand.strides[2];
+  }
+  // How many keys a row may see, by the order of queries and keys alone.
+  std::int64_t limit(std::int64_t row, std::int64_t there) const {
+    return one_.causal ? std::clamp<std::int64_t>(there - one_.queries + row % one_.queries + 1, 0, there)
+                       : there;
+  }
+
+  void attend(const DeviceAddress* addresses, const Block& block, std::int64_t there) const {
+    const std::int64_t width = padded(one_.valueSize);
+    std::fill_n(block.sums, block.rows * width, 0.0f);
+    std::fill_n(block.most, block.rows, kNever);
+    std::fill_n(block.totals, block.rows, 0.0f);
+    std::int64_t end = 0;
+    for (std::int64_t r = 0; r < block.rows; ++r) {
+      const std::int64_t row = block.first + r;
+      element::load(block.queries + r * one_.size, addresses[0], type_,
+                    at(one_.q, batchOf(row), headOf(row), row % one_.queries), one_.size);
+      end = std::max(end, limit(row, there));
+    }
+    for (std::int64_t key = 0; key < end; key += kKeys) {
+      const std::int64_t keys = std::min(kKeys, end - key);
+      take(addresses, block, key, keys);
+      std::fill_n(block.scores, block.rows * kKeys, 0.0f);
+      accumulate_(block.rows, block.queries, one_.size, block.keys, kKeys, block.scores, one_.size);
+      for (std::int64_t r = 0; r < block.rows; ++r) weigh(addresses, block, r, key, keys, there);
+      accumulate_(block.rows, block.scores, kKeys, block.values, width, block.sums, kKeys);
+    }
+    for (std::int64_t r = 0; r < block.rows; ++r) {
+      const std::int64_t row = block.first + r;
+      float* sums = block.sums + r * width;
+      for (std::int64_t n = 0; n < one_.valueSize; ++n) sums[n] /= block.totals[r];
+      element::store(addresses[readCount], type_, at(one_.y, batchOf(row), headOf(row), row % one_.queries),
+                     sums, one_.valueSize);
+    }
+  }
+
+  // Keys and values of a block, with zeros where there are no more.
+  void take(const DeviceAddress* addresses, const Block& block, std::int64_t key, std::int64_t keys) const {
+    const std::int64_t batch = batchOf(block.first), group = headOf(block.first) * one_.groups / one_.heads,
+                       width = padded(one_.valueSize);
+    if (keys < kKeys) {
+      std::fill_n(block.keys, one_.size * kKeys, 0.0f);
+      std::fill_n(block.values + keys * width, (kKeys - keys) * width, 0.0f);
+    }
+    for (std::int64_t j = 0; j < keys; ++j) {
+      // The row of the key passes through the place of its values.
+      const std::int64_t from = at(one_.k, batch, group, key + j);
+      float* line = block.values + j * width;
+      for (std::int64_t d = 0; d < one_.size; d += width) {
+        const std::int64_t count = std::min(width, one_.size - d);
+        element::load(line, addresses[1], type_, from + d, count);
+        for (std::int64_t i = 0; i < count; ++i) block.keys[(d + i) * kKeys + j] = line[i];
+      }
+      std::fill_n(line, width, 0.0f);
+      element::load(line, addresses[2], type_, at(one_.v, batch, group, key + j), one_.valueSize);
+    }
+  }
+
+  bool isSeen(const DeviceAddress* addresses, std::int64_t row, std::int64_t key) const {
+    const auto& [batch, head, query, step] = one_.maskStrides;
+    const std::int64_t index =
+        batchOf(row) * batch + headOf(row) * head + row % one_.queries * query + key * step;
+    return one_.maskType == DType::u8 ? reinterpret_cast<const std::uint8_t*>(addresses[3])[index] != 0
+                                      : reinterpret_cast<const std::int32_t*>(addresses[3])[index] != 0;
+  }
+
+  // Scores of a row become weights relative to the largest one so far; earlier sums follow it.
+  void weigh(const DeviceAddress* addresses, const Block& block, std::int64_t r, std::int64_t key,
+             std::int64_t keys, std::int64_t there) const {
+    const std::int64_t row = block.first + r, width = padded(one_.valueSize);
+    const std::int64_t own = std::clamp<std::int64_t>(limit(row, there) - key, 0, keys);
+    float* scores = block.scores + r * kKeys;
+    float most = block.most[r];
+    for (std::int64_t j = 0; j < own; ++j) {
+      scores[j] = !one_.masked || isSeen(addresses, row, key + j) ? scores[j] * scale_ : kNever;
+      most = element::max(most, scores[j]);
+    }
+    std::fill(scores + own, scores + kKeys, kNever);
+    // Nothing is seen so far: no score is relative to -∞.
+    const float base = most == kNever ? 0.0f : most, shrink = std::exp(block.most[r] - base);
+    float total = 0;
+    for (std::int64_t j = 0; j < kKeys; ++j) {
+      scores[j] = j < own ? std::exp(scores[j] - base) : 0.0f;
+      total += scores[j];
+    }
+    block.most[r] = most;
+    block.totals[r] = block.totals[r] * shrink + total;
+    if (shrink != 1.0f)
+      for (std::int64_t n = 0; n < width; ++n) block.sums[r * width + n] *= shrink;
+  }
+
+  AttentionSpec one_;
+  DType type_;
+  std::int64_t rows_;  // of all batches and heads
+  float scale_;
+  Accumulate accumulate_;
+};
+
+}  // namespace
+
+CpuKernelResult makeCpuAttention(const KernelSpec& spec) { return std::make_unique<CpuAttention>(spec); }
+
+}  // namespace braid

@@ -1,0 +1,190 @@
+// Attention on a device against its meaning, of sizes that are multiples of nothing and of those that kernels
+// like. The error that is allowed is of rounding alone: a swapped operand, or a place more or less of what a
+// query sees, is far beyond it, which the last test shows.
+import fc from 'fast-check'
+import { lastValueFrom, toArray } from 'rxjs'
+import { describe, expect, it } from 'vitest'
+import { attention, download, type Graph, graph, interpret, tensor, upload } from '../../dsl/index.js'
+import { type DType, elements } from '../../dsl/ir/tensor.js'
+import { type HostArray, hostArray, numbers, roundoff, writer } from '../../dsl/language/values.js'
+import { runs } from '../fixtures/runs.js'
+import { present } from './devices.js'
+import { ran } from './yields.js'
+
+// biome-ignore lint/suspicious/noExplicitAny: shapes and options vary, which no type follows
+type Anything = any
+
+interface Case {
+  readonly dtype: 'f32' | 'f16' | 'bf16'
+  readonly batch: number
+  readonly groups: number
+  readonly shared: number
+  readonly queries: number
+  readonly keys: number
+  readonly size: number
+  readonly valueSize: number
+  readonly causal: boolean
+  readonly scale: number
+  /** The dimensions of the mask that are of size 1, as bits; -1: no mask. */
+  readonly mask: number
+  /** Of the keys; beyond them, and below 0, too. Undefined: all are there. */
+  readonly length: number | undefined
+}
+
+const anySize = fc.oneof(
+  fc.integer({ min: 1, max: 70 }),
+  fc.constantFrom(8, 16, 32, 48, 64, 80, 96, 128, 136, 256),
+)
+const anyCount = fc.oneof(fc.integer({ min: 1, max: 9 }), fc.integer({ min: 1, max: 150 }), fc.constant(64))
+const cases: fc.Arbitrary<Case> = fc.record({
+  dtype: fc.constantFrom('f32', 'f16', 'bf16', 'bf16'),
+  batch: fc.integer({ min: 1, max: 2 }),
+  groups: fc.integer({ min: 1, max: 3 }),
+  shared: fc.constantFrom(1, 1, 2, 3),
+  queries: anyCount,
+  keys: anyCount,
+  size: anySize,
+  valueSize: anySize,
+  causal: fc.boolean(),
+  scale: fc.constantFrom(0.25, 0.125, -0.5, 0),
+  mask: fc.constantFrom(-1, -1, -1, 0, 1, 2, 4, 7),
+  length: fc.oneof(fc.constant(undefined), fc.integer({ min: -1, max: 160 })),
+})
+
+const filled = (dtype: DType, count: number, seed: number): HostArray => {
+  const values = hostArray(dtype, count)
+  const write = writer(dtype)
+  let h = Math.imul(seed + 1, 0x9e3779b1)
+  for (let i = 0; i < count; i++) {
+    h = Math.imul(h ^ (h >>> 15), 0x85ebca6b) + 0x9e3779b9
+    const word = (h ^ (h >>> 13)) >>> 0
+    values[i] = dtype === 'u8' ? word % 3 : write((word / 2 ** 31 - 1) * 2)
+  }
+  return values
+}
+
+interface Made {
+  readonly net: Graph
+  readonly feeds: Readonly<Record<string, readonly HostArray[]>>
+}
+
+const made = (one: Case, swapped = false): Made => {
+  const { dtype, batch, groups, shared, queries, keys, size, valueSize, causal, scale } = one
+  const heads = groups * shared
+  const masked = [batch, heads, queries].map((n, d) => ((one.mask >> d) & 1 ? 1 : n))
+  const shapes: Record<string, readonly [DType, readonly number[]]> = {
+    q: [dtype, [batch, heads, queries, size]],
+    k: [dtype, [batch, groups, keys, size]],
+    v: [dtype, [batch, groups, keys, valueSize]],
+    ...(one.mask < 0 ? {} : { mask: ['u8', [...masked, keys]] as const }),
+    ...(one.length === undefined ? {} : { length: ['i32', [1]] as const }),
+  }
+  const ports = Object.fromEntries(
+    Object.entries(shapes).map(([name, [type, shape]]) => [name, tensor(type, shape)]),
+  )
+  const net = graph(ports, (flows: Anything) => {
+    const there = Object.fromEntries(
+      Object.entries(flows).map(([name, flow]: Anything) => [name, flow.pipe(upload())]),
+    )
+    const { q, k, v, ...others } = there as Anything
+    const [first, second] = swapped ? [v, k] : [k, v]
+    return { y: q.pipe(attention(first, second, { causal, scale, ...others }), download()) }
+  })
+  const feeds = Object.fromEntries(
+    Object.entries(shapes).map(([name, [type, shape]], i) => [
+      name,
+      [name === 'length' ? Int32Array.of(one.length!) : filled(type, elements(shape), i)],
+    ]),
+  )
+  return { net: net as unknown as Graph, feeds }
+}
+
+const meant = async ({ net, feeds }: Made): Promise<HostArray> => {
+  const ticks = await lastValueFrom(interpret(net)(feeds as never).pipe(toArray()))
+  return (ticks[0] as Anything).y
+}
+
+/** Values are at most 2: the weights are rounded to the type, and so is their sum. */
+const allowed = (dtype: DType): number => (dtype === 'f32' ? 2e-5 : 8 * roundoff[dtype])
+
+/** The largest distance of two results; infinite where only one of two elements is a number. */
+const apart = (a: HostArray, b: HostArray, dtype: DType): number => {
+  const [one, other] = [numbers(a, dtype), numbers(b, dtype)]
+  let most = one.length === other.length ? 0 : Number.POSITIVE_INFINITY
+  for (let i = 0; i < one.length; i++) {
+    if (Number.isNaN(one[i]!) && Number.isNaN(other[i]!)) continue
+    const by = Math.abs(one[i]! - other[i]!)
+    most = Math.max(most, Number.isNaN(by) ? Number.POSITIVE_INFINITY : by)
+  }
+  return most
+}
+
+describe.each(present)('attention on %s', device => {
+  it('is what it means', { timeout: 120_000 }, async () => {
+    await fc.assert(
+      fc.asyncProperty(cases, async one => {
+        const { net, feeds } = made(one)
+        const [got] = await ran(net as Anything, device, feeds)
+        expect(apart(got!['y']!, await meant({ net, feeds }), one.dtype)).toBeLessThanOrEqual(
+          allowed(one.dtype),
+        )
+      }),
+      { numRuns: runs(150) },
+    )
+  })
+
+  it.each<Partial<Case>>([
+    { queries: 200, keys: 200, causal: true },
+    { queries: 130, keys: 330, causal: true, length: 300 },
+    { queries: 300, keys: 70, size: 128, valueSize: 128, causal: true },
+    { queries: 1, keys: 1024, size: 64, length: 1000, batch: 1, groups: 12, shared: 1 },
+    { queries: 2, keys: 1000, size: 128, shared: 3, causal: true },
+    { queries: 5, keys: 100, dtype: 'f32', size: 20, valueSize: 300 },
+  ])('is what it means, of many keys: %o', async given => {
+    const one: Case = {
+      dtype: 'bf16',
+      batch: 2,
+      groups: 2,
+      shared: 2,
+      queries: 1,
+      keys: 1,
+      size: 64,
+      valueSize: 64,
+      causal: false,
+      scale: 0.125,
+      mask: -1,
+      length: undefined,
+      ...given,
+    } // prettier-ignore
+    const { net, feeds } = made(one)
+    const [got] = await ran(net as Anything, device, feeds)
+    expect(apart(got!['y']!, await meant({ net, feeds }), one.dtype)).toBeLessThanOrEqual(allowed(one.dtype))
+  })
+})
+
+it('differs by more than rounding where an operand is swapped, or one key more or less is seen', async () => {
+  const one: Case = {
+    dtype: 'bf16',
+    batch: 1,
+    groups: 2,
+    shared: 2,
+    queries: 40,
+    keys: 40,
+    size: 32,
+    valueSize: 32,
+    causal: true,
+    scale: 0.125,
+    mask: -1,
+    length: 39,
+  } // prettier-ignore
+  const right = await meant(made(one))
+  const wrong = [
+    made(one, true),
+    made({ ...one, length: 38 }),
+    made({ ...one, length: 40 }),
+    made({ ...one, causal: false }),
+    made({ ...one, scale: 0.15 }),
+  ]
+  for (const other of wrong)
+    expect(apart(await meant(other), right, one.dtype)).toBeGreaterThan(4 * allowed(one.dtype))
+})
