@@ -9,6 +9,7 @@
 // largest score so far, the sum of the weights relative to it, and the weighted sum of the values.
 
 namespace braid::cuda {
+namespace attention {
 namespace {
 
 // `false` leaves every shape to plain arithmetic.
@@ -512,7 +513,7 @@ std::string constant(const char* type, const char* name, std::int64_t value) {
   return "constexpr " + std::string(type) + " " + name + " = " + std::to_string(value) + ";\n";
 }
 
-std::string number(double value) {
+std::string hexFloat(double value) {
   char text[64];
   // Hexadecimal: nothing is rounded twice.
   std::snprintf(text, sizeof text, "%af", static_cast<double>(static_cast<float>(value)));
@@ -538,8 +539,8 @@ std::string constants(const KernelSpec& spec) {
   strides("Y", one.y.strides), strides("MASK", one.maskStrides);
   text += constant("bool", "CAUSAL", one.causal) + constant("bool", "MASKED", one.masked) +
           constant("bool", "COUNTED", one.counted) + constant("bool", "NEGATIVE", one.scale < 0);
-  text += "constexpr float SCALE = " + number(one.scale) + ";\n";
-  text += "constexpr float EXPONENT = " + number(std::abs(one.scale) * 1.4426950408889634) + ";\n";
+  text += "constexpr float SCALE = " + hexFloat(one.scale) + ";\n";
+  text += "constexpr float EXPONENT = " + hexFloat(std::abs(one.scale) * 1.4426950408889634) + ";\n";
   if (!one.masked) text += "constexpr const M* mask = nullptr;\n";
   if (!one.counted) text += "constexpr const int* length = nullptr;\n";
   text += "#define PARAMETERS const T* q, const T* k, const T* v, ";
@@ -609,14 +610,16 @@ void manySource(const KernelSpec& spec, int architecture, int multiprocessors, s
 }
 
 }  // namespace
+}  // namespace attention
 
 void attentionSource(const KernelSpec& spec, int architecture, int multiprocessors, KernelSource* source) {
   const AttentionSpec& one = spec.attention;
-  const std::string text = kPrelude + constants(spec) + kCommon;
-  if (one.heads / one.groups * one.queries <= kFewRows && std::max(one.size, one.valueSize) <= kFewSize)
-    fewSource(spec, architecture, multiprocessors, text, source);
+  const std::string text = kPrelude + attention::constants(spec) + attention::kCommon;
+  if (one.heads / one.groups * one.queries <= attention::kFewRows &&
+      std::max(one.size, one.valueSize) <= attention::kFewSize)
+    attention::fewSource(spec, architecture, multiprocessors, text, source);
   else
-    manySource(spec, architecture, multiprocessors, text, source);
+    attention::manySource(spec, architecture, multiprocessors, text, source);
   const auto bytes = static_cast<std::int64_t>(elementBytes(spec.input));
   source->alignments = {16, 16, 16};
   source->byteOffsets = {one.q.offset * bytes, one.k.offset * bytes, one.v.offset * bytes};

@@ -7,7 +7,7 @@
 namespace braid::cuda {
 namespace {
 
-std::string number(std::int64_t value) { return std::to_string(value); }
+std::string digits(std::int64_t value) { return std::to_string(value); }
 
 // The stored bits of a number.
 std::uint32_t bitsOf(double fill, DType type) {
@@ -32,24 +32,24 @@ std::string entry(const KernelSpec& spec, const std::string& name, std::int64_t 
   for (const JoinPiece& piece : spec.pieces) {
     const std::int64_t length = piece.length * spec.inner / width;
     const std::string inside =
-        (row == 0 ? "    if (at < " : "    else if (at < ") + number(row + length) + ") ";
+        (row == 0 ? "    if (at < " : "    else if (at < ") + digits(row + length) + ") ";
     if (piece.filled) {
-      body += inside + "value = filled<" + number(width) + ">(" + number(bitsOf(piece.fill, spec.input)) +
+      body += inside + "value = filled<" + digits(width) + ">(" + digits(bitsOf(piece.fill, spec.input)) +
               "u);\n";
     } else {
       const std::string from = "x" + std::to_string(source++);
-      reads += "const Pack<T, " + number(width) + ">* " + from + ", ";
-      body += inside + "value = " + from + "[row * " + number(length) + " + at - " + number(row) + "];\n";
+      reads += "const Pack<T, " + digits(width) + ">* " + from + ", ";
+      body += inside + "value = " + from + "[row * " + digits(length) + " + at - " + digits(row) + "];\n";
     }
     row += length;
   }
-  const std::string pack = "Pack<T, " + number(width) + ">";
+  const std::string pack = "Pack<T, " + digits(width) + ">";
   return "extern \"C\" __global__ void __launch_bounds__(256) " + name + "(" + reads + pack +
-         "* y, Index) {\n  const Index all = " + number(spec.outer * row) +
+         "* y, Index) {\n  const Index all = " + digits(spec.outer * row) +
          ";\n  for (Index i = (Index)blockIdx.x * 256 + threadIdx.x; i < all; i += (Index)gridDim.x * 256) "
          "{\n"
          "    const Index row = i / " +
-         number(row) + ", at = i % " + number(row) + ";\n    " + pack + " value = {};\n" + body +
+         digits(row) + ", at = i % " + digits(row) + ";\n    " + pack + " value = {};\n" + body +
          "    y[i] = value;\n  }\n}\n";
 }
 

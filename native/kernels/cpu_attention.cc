@@ -12,6 +12,7 @@
 // blocks depend on sizes alone, so equal inputs give equal bits.
 
 namespace braid {
+namespace attention {
 namespace {
 
 constexpr std::int64_t kKeys = 64, kRows = 24;
@@ -243,7 +244,10 @@ class CpuAttention final : public CpuKernel {
 };
 
 }  // namespace
+}  // namespace attention
 
-CpuKernelResult makeCpuAttention(const KernelSpec& spec) { return std::make_unique<CpuAttention>(spec); }
+CpuKernelResult makeCpuAttention(const KernelSpec& spec) {
+  return std::make_unique<attention::CpuAttention>(spec);
+}
 
 }  // namespace braid
