@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest'
 import {
   append,
   argmax,
+  attention,
   compile,
   concat,
   cumsum,
@@ -68,6 +69,9 @@ const kinds = orThrow(
     graph({ x: tensor('f32', [3, 4]) }, ({ x }) => {
       const at = x.pipe(upload())
       const { values, indices } = at.pipe(topK({ k: 2 }))
+      const heads = at.pipe(reshape([1, 3, 4]))
+      const mask = heads.pipe(argmax({ axis: 2 }), reshape([1, 1, 3]))
+      const length = indices.pipe(argmax({ axis: 0 }), argmax({ axis: 0 }))
       const joined = at.pipe(pad({ axis: 1, after: 1, value: Number.NEGATIVE_INFINITY }), cumsum({ axis: 0 }))
       return {
         y: joined.pipe(concat([values], { axis: 1 }), download()),
@@ -79,6 +83,7 @@ const kinds = orThrow(
           download(),
         ),
         z: at.pipe(gather(indices, { axis: 0 }), argmax({ axis: 1 }), download()),
+        a: heads.pipe(attention(heads, heads, { causal: true, mask, length }), download()),
       }
     }),
   ),
