@@ -252,7 +252,9 @@ const attending = 0.5
 /** Thread blocks of attention: by queries, or, of few queries, by parts of the keys. */
 const blocksOfAttention = ({ batch, heads, groups, queries }: AttentionSpec): number => {
   const together = (heads / groups) * queries
-  return together <= 16 ? 8 * batch * groups * Math.ceil(together / 4) : batch * heads * Math.ceil(queries / 64)
+  return together <= 16
+    ? 8 * batch * groups * Math.ceil(together / 4)
+    : batch * heads * Math.ceil(queries / 64)
 }
 
 const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: Machine): Demand => {
