@@ -2,6 +2,7 @@
 // models.py has the same bodies under the same names, with the same values.
 import {
   add,
+  append,
   attention,
   embedding,
   type Graph,
@@ -17,6 +18,7 @@ import {
   rmsNorm,
   softmax,
   split,
+  state,
   sub,
   sum,
   tanh,
@@ -40,7 +42,7 @@ export interface Weight {
 
 export interface Body {
   readonly name: string
-  readonly kind: 'chain' | 'rows' | 'gpt'
+  readonly kind: 'chain' | 'rows' | 'gpt' | 'decode'
   readonly dtype: Float
   readonly sizes: Readonly<Record<string, number>>
   /** The operations of a chain or of rows, in order; of the GPT none. */
@@ -66,7 +68,7 @@ export const valuesOf = ({ shape, dtype, seed, scale, plus }: Weight): Values =>
     h ^= h >>> 15
     h = Math.imul(h, 0x85ebca77)
     h ^= h >>> 13
-    base[i] = dtype === 'i32' ? (h >>> 24) % scale : ((2 * (h >>> 24) - 255) / 256) * scale + plus
+    base[i] = dtype === 'i32' ? ((h >>> 24) % scale) + plus : ((2 * (h >>> 24) - 255) / 256) * scale + plus
   }
   const repeated = <A extends Values>(values: A, whole: A): A => {
     for (let at = 0; at < count; at += values.length)
@@ -204,6 +206,16 @@ const gptWeights = (sizes: { vocabulary: number; width: number; layers: number; 
   return weights
 }
 
+type Flows = (name: string) => Any
+const normed = (x: Any, name: string, flow: Flows): Any =>
+  x.pipe(layerNorm({ scale: flow(`${name}.weight`), shift: flow(`${name}.bias`) }))
+const projected = (x: Any, name: string, flow: Flows): Any =>
+  x.pipe(matmul(flow(`${name}.weight`)), add(flow(`${name}.bias`)))
+const feedForward = (x: Any, layer: number, flow: Flows): Any => {
+  const hidden = projected(normed(x, `h.${layer}.ln_2`, flow), `h.${layer}.mlp.c_fc`, flow)
+  return projected(hidden.pipe(gelu({ approximate: 'tanh' })), `h.${layer}.mlp.c_proj`, flow)
+}
+
 /** The forward pass of a GPT-2 over bytes, all positions at once. */
 const gpt = (sizes: {
   readonly batch: number
@@ -231,22 +243,80 @@ const gpt = (sizes: {
     // A dozen layers of bf16, whose roundings differ.
     allowed: 2 ** -4,
     graph: graph('gpt', {}, () => {
-      const norm = (name: string) => layerNorm({ scale: flow(`${name}.weight`), shift: flow(`${name}.bias`) })
-      const product = (x: Any, name: string): Any =>
-        x.pipe(matmul(flow(`${name}.weight`)), add(flow(`${name}.bias`)))
       const inHeads = (x: Any): Any =>
         x.pipe(reshape([batch, tokens, heads, width / heads]), transpose([0, 2, 1, 3]))
       const table = flow('wte')
       let x: Any = flow('tokens').pipe(embedding(table), add(flow('wpe')))
       for (let l = 0; l < layers; l++) {
-        const all = product(x.pipe(norm(`h.${l}.ln_1`)), `h.${l}.attn.c_attn`)
+        const all = projected(normed(x, `h.${l}.ln_1`, flow), `h.${l}.attn.c_attn`, flow)
         const [q, k, v] = all.pipe(split({ axis: 2, parts: 3 })).map(inHeads)
         const seen = q.pipe(attention(k, v, { causal: true }), transpose([0, 2, 1, 3]))
-        x = x.pipe(add(product(seen.pipe(reshape([batch, tokens, width])), `h.${l}.attn.c_proj`)))
-        const hidden = product(x.pipe(norm(`h.${l}.ln_2`)), `h.${l}.mlp.c_fc`)
-        x = x.pipe(add(product(hidden.pipe(gelu({ approximate: 'tanh' })), `h.${l}.mlp.c_proj`)))
+        x = x.pipe(add(projected(seen.pipe(reshape([batch, tokens, width])), `h.${l}.attn.c_proj`, flow)))
+        x = x.pipe(add(feedForward(x, l, flow)))
       }
-      return { y: x.pipe(norm('ln_f'), linear(table)) }
+      return { y: normed(x, 'ln_f', flow).pipe(linear(table)) }
+    }) as never,
+  }
+}
+
+/** One token more, whose keys and values go into caches, at a place that stays the same from step to step. */
+const decode = (sizes: {
+  readonly cached: number
+  readonly length: number
+  readonly vocabulary: number
+  readonly width: number
+  readonly heads: number
+  readonly layers: number
+}): Body => {
+  const { cached, length, width, heads, layers, vocabulary } = sizes
+  const weights: Record<string, Weight> = {
+    tokens: weight('i32', [1], 13, vocabulary),
+    length: { ...weight('i32', [1], 0, 1), plus: length },
+    ...gptWeights({ ...sizes, tokens: cached }),
+  }
+  const flow = (name: string): Any => param(name, tensor(weights[name]!.dtype, weights[name]!.shape))
+  const cache = tensor('bf16', [heads, cached, width / heads])
+  return {
+    name: 'byte-level GPT, one token',
+    kind: 'decode',
+    dtype: 'bf16',
+    sizes,
+    steps: [],
+    weights,
+    bytes: 0,
+    bar: 0.75,
+    allowed: 2 ** -4,
+    graph: graph('decode', {}, () => {
+      const s: Any = state(
+        Object.fromEntries(
+          Array.from({ length: layers }, (_, l) => [`keys.${l}`, `values.${l}`])
+            .flat()
+            .map(name => [name, cache]),
+        ),
+      )
+      const next: Record<string, unknown> = {}
+      const at = flow('length')
+      const there = at.pipe(add(1))
+      const table = flow('wte')
+      let x: Any = flow('tokens').pipe(embedding(table), add(at.pipe(embedding(flow('wpe')))))
+      for (let l = 0; l < layers; l++) {
+        const all = projected(normed(x, `h.${l}.ln_1`, flow), `h.${l}.attn.c_attn`, flow)
+        const [q, k, v] = all
+          .pipe(split({ axis: 1, parts: 3 }))
+          .map((part: Any) => part.pipe(reshape([heads, 1, width / heads])))
+        const [keys, values] = [
+          [`keys.${l}`, k],
+          [`values.${l}`, v],
+        ].map(([name, rows]) => {
+          next[name] = s[name].pipe(append(rows, { axis: 1, at }))
+          return next[name]
+        })
+        const seen = q.pipe(attention(keys as Any, values as Any, { length: there }), reshape([1, width]))
+        x = x.pipe(add(projected(seen, `h.${l}.attn.c_proj`, flow)))
+        x = x.pipe(add(feedForward(x, l, flow)))
+      }
+      s.next(next)
+      return { y: normed(x, 'ln_f', flow).pipe(linear(table)) }
     }) as never,
   }
 }
@@ -261,6 +331,7 @@ export const bodies = (): readonly Body[] => [
   ),
   ...norms.flatMap(steps => floats.flatMap(dtype => lengths.map(length => rows(steps, dtype, length)))),
   gpt({ batch: 8, tokens: 1024, vocabulary: 256, width: 768, heads: 12, layers: 12 }),
+  decode({ cached: 1024, length: 1000, vocabulary: 256, width: 768, heads: 12, layers: 12 }),
 ]
 
 /** The same, small enough for a test of every body. */
@@ -271,4 +342,5 @@ export const smallBodies = (): readonly Body[] => [
     ),
   ),
   gpt({ batch: 2, tokens: 16, vocabulary: 32, width: 32, heads: 2, layers: 2 }),
+  decode({ cached: 16, length: 9, vocabulary: 32, width: 32, heads: 2, layers: 2 }),
 ]

@@ -30,7 +30,7 @@ def values(weight):
     h ^= h >> 13
     byte = h >> 24
     if weight["dtype"] == "i32":
-        base = byte % int(weight["scale"])
+        base = byte % int(weight["scale"]) + int(weight["plus"])
     else:
         base = (2 * byte.float() - 255) / 256 * weight["scale"] + weight["plus"]
         if weight["dtype"] == "bf16":  # the bits above, as the other side has them
@@ -90,6 +90,38 @@ def gpt(job, w):
     return call, w["tokens"]
 
 
+def decode(job, w):
+    sizes = job["sizes"]
+    width, heads, cached = (sizes[name] for name in ("width", "heads", "cached"))
+    shape = (1, heads, cached, width // heads)
+    caches = [[torch.zeros(shape, dtype=torch.bfloat16, device="cuda") for _ in range(2)]
+              for _ in range(sizes["layers"])]
+    at = w["length"].long()
+    seen_keys = (torch.arange(cached, device="cuda") <= at).view(1, 1, 1, cached)
+
+    def norm(x, name):
+        return F.layer_norm(x, (width,), w[name + ".weight"], w[name + ".bias"])
+
+    def product(x, name):
+        return torch.addmm(w[name + ".bias"], x, w[name + ".weight"])
+
+    def call(ids):
+        x = F.embedding(ids, w["wte"]) + F.embedding(at, w["wpe"])
+        for layer, cache in enumerate(caches):
+            h = f"h.{layer}."
+            qkv = product(norm(x, h + "ln_1"), h + "attn.c_attn")
+            q, k, v = (part.view(1, heads, 1, -1) for part in qkv.split(width, 1))
+            for kept, new in zip(cache, (k, v)):
+                kept.index_copy_(2, at, new)
+            seen = F.scaled_dot_product_attention(q, *cache, attn_mask=seen_keys)
+            x = x + product(seen.view(1, width), h + "attn.c_proj")
+            hidden = F.gelu(product(norm(x, h + "ln_2"), h + "mlp.c_fc"), approximate="tanh")
+            x = x + product(hidden, h + "mlp.c_proj")
+        return F.linear(norm(x, "ln_f"), w["wte"])
+
+    return call, w["tokens"]
+
+
 def milliseconds(call, seconds):
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
@@ -120,7 +152,7 @@ def captured(call, x):
 
 def measured(job):
     weights = {name: values(weight) for name, weight in job["weights"].items()}
-    call, x = (gpt if job["kind"] == "gpt" else stepped)(job, weights)
+    call, x = {"gpt": gpt, "decode": decode}.get(job["kind"], stepped)(job, weights)
     torch._dynamo.reset()
     compiled = torch.compile(call, dynamic=False)
     ways = []
