@@ -128,7 +128,7 @@ describe('ticks in flight with an arena each', () => {
   const large = tensor('f32', [2048, 2048])
   const products = graph('products', {}, () => {
     const [a, b] = [param('a', large), param('b', large)]
-    return { y: a.pipe(matmul(b), matmul(b), matmul(b)) }
+    return { y: a.pipe(matmul(b), matmul(b), matmul(b), add(1)) }
   })
 
   test('have scratch of their own for products', () => {

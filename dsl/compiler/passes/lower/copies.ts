@@ -1,4 +1,5 @@
 import type { GraphNode } from '../../../ir/graph.js'
+import { isShared } from '../../../language/communicator.js'
 import type { Output } from '../../analysis/ir.js'
 import type { Lowering } from './lowering.js'
 
@@ -8,19 +9,41 @@ const contentOf = (low: Lowering, id: number): number => {
   return op === 'download' ? inputs[0]! : id
 }
 
+/** An output that stays on its device is written into its slot by the operation that makes it, where it can be. */
 export const outputs = (low: Lowering): void => {
   const byNode = new Map<number, string[]>()
   for (const { name, node, parts } of low.ir.outputs)
     if (parts === undefined) byNode.set(node, [...(byNode.get(node) ?? []), name])
     else stacked(low, name, parts)
+  const viewed = new Set(low.buffers.flatMap(({ root }, id) => (root === id ? [] : [root])))
   for (const [id, names] of byNode)
-    for (const name of names) {
+    for (const [i, name] of names.entries()) {
       const node = low.ir.nodes[id]!
       const stays = node.place === 'device'
       if (stays) low.begin(id)
+      if (i === 0 && stays && isOwn(low, node, viewed)) {
+        const buffer = low.buffer[id]!
+        low.buffers[buffer] = { ...low.buffers[buffer]!, name, life: 'output' }
+        continue
+      }
       const target = low.fresh(name, low.spec(id), 'output', stays ? 'device' : 'pinned')
       leave(low, node, target, name)
     }
+}
+
+/** Whether one operation of this device makes the whole value, in memory that nothing else has a view of. */
+const isOwn = (low: Lowering, node: GraphNode, viewed: ReadonlySet<number>): boolean => {
+  const buffer = low.buffer[node.id]!
+  const { root, life, space, device } = low.buffers[buffer]!
+  return (
+    root === buffer &&
+    life === 'tick' &&
+    space === 'device' &&
+    device === (low.ir.deviceOf?.[node.id] ?? 0) &&
+    low.maker(node.id) >= 0 &&
+    !viewed.has(buffer) &&
+    !isShared(node)
+  )
 }
 
 /** Copies a value to where it leaves the tick: to the host, or to a slot on its own device. */
