@@ -90,6 +90,13 @@ const kinds = orThrow(
 )
 const plans = [singleLane, twoLanes, weightStreaming, withKernels, withCollectives, rates, graphs, kinds]
 const bases = plans.map(plan => JSON.parse(toJSON(plan)) as object)
+test('know every field of every kernel: what was written is read', () => {
+  for (const plan of plans)
+    expect(orThrow(parsePlan(toJSON(plan))).nodes.map(({ kernel }) => kernel)).toEqual(
+      plan.nodes.map(({ kernel }) => kernel),
+    )
+})
+
 const sites = bases.flatMap(base => places(base).flatMap(path => (path.length === 0 ? [] : [{ base, path }])))
 
 /**
@@ -180,7 +187,7 @@ const deep = (fault: PlanFault): boolean =>
   fault._tag === 'UnknownId' ||
   fault._tag === 'BadAlias' ||
   fault._tag === 'Extent' ||
-  (fault._tag === 'BadKernel' && /\.(strides|parts)$/.test(fault.at)) ||
+  (fault._tag === 'BadKernel' && /\.(strides|parts|count|groups)$/.test(fault.at)) ||
   (fault._tag === 'OutOfRange' && /^plan\.(bound\.device|arena)$|\.init$/.test(fault.at)) ||
   (fault._tag === 'OutOfRange' && /^graphs\[\d+\]\.(from|to)$/.test(fault.at)) ||
   (fault._tag === 'TooMany' && fault.at === 'plan.buffers') ||
