@@ -1,4 +1,5 @@
 import type { AttentionOperand, KernelSpec } from './kernel-spec.js'
+import { resultElements } from './map-rows.js'
 import type { Plan } from './plan.js'
 import { type DType, elementBytes } from './tensor.js'
 
@@ -112,7 +113,6 @@ const needsOf = (kernel: KernelSpec): Needs | undefined => {
       }
     }
     case 'map': {
-      const count = kernel.shape.reduce((product, size) => product * size, 1)
       return {
         reads: kernel.operands.map(operand => {
           let least = operand.offset
@@ -125,7 +125,7 @@ const needsOf = (kernel: KernelSpec): Needs | undefined => {
           const bytes = elementBytes[operand.dtype]
           return { first: least * bytes, end: (most + 1) * bytes, align: bytes }
         }),
-        writes: kernel.results.map(result => dense(count, result.dtype)),
+        writes: kernel.results.map(result => dense(resultElements(kernel, result), result.dtype)),
       }
     }
     case 'matmul': {

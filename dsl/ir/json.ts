@@ -87,6 +87,7 @@ const order = [
   'along',
   'pieces',
   'fill',
+  'row',
   'seed',
   'stream',
   'i32',

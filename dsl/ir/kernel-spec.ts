@@ -36,6 +36,11 @@ export interface CopySpec {
  * f32 when `compute` is `f32`, and i32 when it is `i32`; loads widen, stores narrow (f16/bf16 round to
  * nearest even; f32 → u8/i32 truncates toward zero and saturates, NaN → 0; i32 → u8 saturates; i32 → float is
  * done by a `f32` map: loads of i32/u8 convert).
+ *
+ * A row are the elements along the last dimension of `shape`. `rowSum`, `rowMean`, `rowMax` and `rowMin` are one
+ * number a row, and so is what is computed of such numbers, of constants and of operands with stride 0 along the
+ * row; elsewhere it stands for each element of the row. Sums are of f32 (i32, which wraps); on `host` from the
+ * first element to the last. No more than 64 reductions follow from one another.
  */
 export interface MapSpec {
   readonly kind: 'map'
@@ -44,7 +49,14 @@ export interface MapSpec {
   readonly operands: readonly MapOperand[]
   readonly code: readonly MapInstruction[]
   /** The value written to each write of the command, and its element type. */
-  readonly results: readonly { readonly value: number; readonly dtype: DType }[]
+  readonly results: readonly MapResult[]
+}
+
+export interface MapResult {
+  readonly value: number
+  readonly dtype: DType
+  /** The value is one number a row and is written once a row. */
+  readonly row?: true
 }
 
 export interface MapOperand {
@@ -72,6 +84,7 @@ export type MapUnary =
   | 'ceil'
   | 'round'
   | MapRounding
+export type MapRowReduction = 'rowSum' | 'rowMean' | 'rowMax' | 'rowMin'
 export type MapBinary = 'add' | 'sub' | 'mul' | 'div' | 'min' | 'max' | 'pow' | 'lt' | 'le' | 'eq'
 /**
  * `index` is the index of the element along a dimension of `shape`. `select` takes its second argument where the
@@ -81,7 +94,7 @@ export type MapInstruction =
   | readonly ['operand', number]
   | readonly ['const', number]
   | readonly ['index', number]
-  | readonly [MapUnary, number]
+  | readonly [MapUnary | MapRowReduction, number]
   | readonly [MapBinary, number, number]
   | readonly ['select', number, number, number]
 

@@ -11,6 +11,7 @@ import type {
   ReduceSpec,
 } from './kernel-spec.js'
 import { limits } from './limits.js'
+import { hasRows, mapRows, mostPasses } from './map-rows.js'
 import type { Reader } from './reader.js'
 import type { DType } from './tensor.js'
 
@@ -34,6 +35,10 @@ const unary = [
   'bf16',
   'i32',
   'u8',
+  'rowSum',
+  'rowMean',
+  'rowMax',
+  'rowMin',
 ] as const
 const binary = ['add', 'sub', 'mul', 'div', 'min', 'max', 'pow', 'lt', 'le', 'eq'] as const
 const kinds = [
@@ -221,9 +226,10 @@ const readMap = (r: Reader, get: Get, at: string): MapSpec => {
     return {
       value: r.id(r.field(result, 'value'), `${where}.value`, code.length, 'value'),
       dtype: readDType(r, r.field(result, 'dtype'), `${where}.dtype`),
+      ...(readFlag(r, r.field(result, 'row'), `${where}.row`) ? { row: true as const } : {}),
     }
   })
-  return {
+  const spec: MapSpec = {
     kind: 'map',
     shape,
     compute: r.oneOf(get('compute'), `${at}.compute`, ['f32', 'i32']),
@@ -233,6 +239,36 @@ const readMap = (r: Reader, get: Get, at: string): MapSpec => {
     ),
     results,
   }
+  if (hasRows(spec)) checkRows(r, spec, at)
+  return spec
+}
+
+/** Rows need a dimension, few passes, and numbers a row where one is written. */
+const checkRows = (r: Reader, spec: MapSpec, at: string): void => {
+  if (spec.shape.length === 0)
+    r.fault('BadKernel', `${at}.shape`, 'shape', 'a dimension to reduce along', 'none', 'give rows a length')
+  const { isRow, depth } = mapRows(spec)
+  const passes = depth.reduce((most, each) => Math.max(most, each), 0)
+  if (passes > mostPasses)
+    r.fault(
+      'BadKernel',
+      `${at}.code`,
+      'code',
+      `at most ${mostPasses} reductions that follow from one another`,
+      `${passes}`,
+      'divide the kernel',
+    )
+  spec.results.forEach(({ value, row }, i) => {
+    if (row === true && isRow[value] === false)
+      r.fault(
+        'BadKernel',
+        `${at}.results[${i}]`,
+        'row',
+        'a value that is one number a row',
+        `value ${value}, which differs along the row`,
+        'write it without row, or reduce it',
+      )
+  })
 }
 
 /** Instruction j: in single assignment, so its arguments are values below j. */

@@ -1,5 +1,6 @@
 #include "bindings/kernel_spec.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -13,11 +14,12 @@ constexpr std::int64_t most = std::int64_t{1} << 53;
 // In the order of the enumerations.
 constexpr std::array<std::string_view, 5> dtypes{"u8", "i32", "f16", "bf16", "f32"};
 constexpr std::array<std::string_view, 6> reductions{"sum", "mean", "max", "min", "argmax", "argmin"};
-constexpr std::array<std::string_view, 32> mapOps{
-    "operand", "const",   "index", "select", "neg",   "abs",  "exp",   "log", "sqrt", "rsqrt", "tanh",
-    "erf",     "sigmoid", "sin",   "cos",    "floor", "ceil", "round", "f16", "bf16", "i32",   "u8",
-    "add",     "sub",     "mul",   "div",    "min",   "max",  "pow",   "lt",  "le",   "eq"};
-static_assert(static_cast<std::size_t>(MapOp::eq) + 1 == mapOps.size());
+constexpr std::array<std::string_view, 36> mapOps{
+    "operand", "const", "index", "select",  "neg", "abs",    "exp",     "log",    "sqrt",
+    "rsqrt",   "tanh",  "erf",   "sigmoid", "sin", "cos",    "floor",   "ceil",   "round",
+    "f16",     "bf16",  "i32",   "u8",      "add", "sub",    "mul",     "div",    "min",
+    "max",     "pow",   "lt",    "le",      "eq",  "rowSum", "rowMean", "rowMax", "rowMin"};
+static_assert(static_cast<std::size_t>(MapOp::rowMin) + 1 == mapOps.size());
 
 template <class Enum, std::size_t N>
 Enum oneOf(Napi::Value value, const std::string& field, const std::array<std::string_view, N>& names) {
@@ -45,7 +47,8 @@ MapInstruction instruction(Napi::Value value, const std::string& field) {
   const Napi::Array array = arrayAt(value, field);
   MapInstruction result;
   result.op = oneOf<MapOp>(array.Get(0u), item(field, 0), mapOps);
-  const std::uint32_t arguments = result.op == MapOp::select ? 3 : result.op >= MapOp::add ? 2 : 1;
+  // An operand, a constant and an index are named by one number too.
+  const auto arguments = static_cast<std::uint32_t>(std::max(1, arityOf(result.op)));
   if (array.Length() != arguments + 1)
     throw Napi::TypeError::New(value.Env(), field + " must have " + std::to_string(arguments) + " arguments");
   if (result.op == MapOp::constant) {
@@ -81,7 +84,7 @@ void readMap(KernelSpec& spec, const Napi::Object& object, const std::string& fi
     const Napi::Object result = objectAt(results.Get(i), where);
     spec.results.push_back(
         {static_cast<std::int32_t>(integerAt(result.Get("value"), where + ".value", 0, INT32_MAX)),
-         dtype(result.Get("dtype"), where + ".dtype")});
+         dtype(result.Get("dtype"), where + ".dtype"), flagOr(result.Get("row"), where + ".row", false)});
   }
 }
 

@@ -37,10 +37,14 @@ FN void store(int x, float& y) { y = (float)x; }
 FN void store(int x, u8& y) { y = (u8)(x < 0 ? 0 : x > 255 ? 255 : x); }
 FN void store(float x, u8& y) { store(truncate(x), y); }
 FN void store(float x, f16& y) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+FN void store(float x, bf16& y) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
+#else
 FN void store(float x, bf16& y) {
   const unsigned bits = __float_as_uint(x);
   y.bits = (u16)(x == x ? (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16 : bits >> 16 | 0x40u);
 }
+#endif
 FN void store(int x, f16& y) { store((float)x, y); }
 FN void store(int x, bf16& y) { store((float)x, y); }
 
@@ -52,12 +56,18 @@ FN float asI32(float x) { return stored<int>(x); }
 FN float asU8(float x) { return stored<u8>(x); }
 FN int asU8(int x) { u8 y; store(x, y); return y; }
 
+// A NaN wins, and -0 is less than +0.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+FN float minF(float a, float b) { float y; asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
+FN float maxF(float a, float b) { float y; asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
+#else
 FN float minF(float a, float b) {
   return a < b ? a : b < a ? b : a == b ? __uint_as_float(__float_as_uint(a) | __float_as_uint(b)) : a + b;
 }
 FN float maxF(float a, float b) {
   return a > b ? a : b > a ? b : a == b ? __uint_as_float(__float_as_uint(a) & __float_as_uint(b)) : a + b;
 }
+#endif
 FN float powF(float a, float b) {
   if (b != b || (fabsf(a) == 1.0f && fabsf(b) == __uint_as_float(0x7f800000u)))
     return __uint_as_float(0x7fc00000u);

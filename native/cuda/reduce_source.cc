@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cuda/map_code.h"
 #include "cuda/prelude.h"
 
 namespace braid::cuda {
@@ -88,8 +89,9 @@ std::string define(const char* name, const std::string& value) {
   return "#define " + std::string(name) + " " + value + "\n";
 }
 
-// The neutral element.
-std::string first(ReduceHow how, bool whole) {
+}  // namespace
+
+std::string neutralText(ReduceHow how, bool whole) {
   switch (how) {
     case ReduceHow::sum:
     case ReduceHow::mean: return whole ? "0" : "0.0f";
@@ -101,7 +103,7 @@ std::string first(ReduceHow how, bool whole) {
   return "";
 }
 
-std::string combine(ReduceHow how, bool whole) {
+std::string combineText(ReduceHow how, bool whole) {
   switch (how) {
     case ReduceHow::sum:
     case ReduceHow::mean: return whole ? "addI(a, b)" : "a + b";
@@ -112,14 +114,6 @@ std::string combine(ReduceHow how, bool whole) {
   }
   return "";
 }
-
-std::int64_t powerOfTwoAtLeast(std::int64_t value) {
-  std::int64_t power = 1;
-  while (power < value) power *= 2;
-  return power;
-}
-
-}  // namespace
 
 void reduceSource(const KernelSpec& spec, int multiprocessors, KernelSource* source) {
   const bool whole = spec.input == DType::i32 || spec.input == DType::u8;
@@ -156,8 +150,8 @@ void reduceSource(const KernelSpec& spec, int multiprocessors, KernelSource* sou
   if (rows) text += "constexpr int GROUP = " + std::to_string(group) + ";\n";
   if (!rows) text += "constexpr Index INNER = " + std::to_string(spec.inner) + ";\n";
   text += define("LOAD", whole ? "loadI" : "loadF");
-  text += define("FIRST", first(spec.how, whole));
-  text += define("COMBINE", combine(spec.how, whole));
+  text += define("FIRST", neutralText(spec.how, whole));
+  text += define("COMBINE", combineText(spec.how, whole));
   const std::string length = std::to_string(spec.length);
   std::string mean = whole ? "value / " + length + "LL" : "(double)value / " + length + ".0";
   if (spec.length == 0) mean = whole ? "0" : "__uint_as_float(0x7fc00000u)";

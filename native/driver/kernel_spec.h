@@ -54,7 +54,20 @@ enum class MapOp : std::uint8_t {
   lt,
   le,
   eq,
+  rowSum,
+  rowMean,
+  rowMax,
+  rowMin,
 };
+
+inline bool isRowReduction(MapOp op) { return op >= MapOp::rowSum; }
+
+// How many earlier values an instruction names.
+inline int arityOf(MapOp op) {
+  if (op <= MapOp::index) return 0;
+  if (op == MapOp::select) return 3;
+  return op >= MapOp::add && op <= MapOp::eq ? 2 : 1;
+}
 
 struct MapInstruction {
   MapOp op = MapOp::constant;
@@ -71,6 +84,7 @@ struct MapOperand {
 struct MapResult {
   std::int32_t value = 0;
   DType dtype = DType::f32;
+  bool row = false;
 };
 
 enum class ReduceHow : std::uint8_t { sum, mean, max, min, argmax, argmin };

@@ -42,7 +42,9 @@ Extents extentsOf(const KernelSpec& spec) {
           if (operand.strides[d] > 0) furthest += operand.strides[d] * (spec.shape[d] - 1);
         extents.reads.push_back(bytesOf(furthest + 1, operand.dtype));
       }
-      for (const MapResult& result : spec.results) extents.writes.push_back(bytesOf(count, result.dtype));
+      for (const MapResult& result : spec.results)
+        extents.writes.push_back(
+            bytesOf(result.row && !spec.shape.empty() ? count / spec.shape.back() : count, result.dtype));
       break;
     }
     case KernelSpec::Kind::matmul: {

@@ -2,6 +2,8 @@
 
 #include <initializer_list>
 
+#include "kernels/map_rows.h"
+
 namespace braid {
 namespace {
 
@@ -9,6 +11,7 @@ using Problem = std::optional<std::string>;
 
 constexpr std::size_t mostRank = 8;
 constexpr std::size_t mostInstructions = std::size_t{1} << 16;
+constexpr int mostPasses = 64;
 constexpr std::int64_t mostBytes = std::int64_t{1} << 53;
 
 template <class Integer>
@@ -26,12 +29,6 @@ bool product(std::initializer_list<std::int64_t> sizes, std::int64_t* result) {
 }
 
 bool isFloat(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
-
-int arity(MapOp op) {
-  if (op <= MapOp::index) return 0;
-  if (op == MapOp::select) return 3;
-  return op >= MapOp::add ? 2 : 1;
-}
 
 Problem checkCounts(const KernelSpec& spec, std::size_t reads, std::size_t writes) {
   // Specs in tests may leave the run's counts at 0.
@@ -71,7 +68,9 @@ Problem checkOperand(const KernelSpec& spec, std::size_t index) {
 Problem checkInstruction(const KernelSpec& spec, std::size_t index) {
   const MapInstruction& instruction = spec.code[index];
   const std::string name = "map: instruction " + show(index);
-  if (instruction.op > MapOp::eq) return name + " has an unknown operation";
+  if (instruction.op > MapOp::rowMin) return name + " has an unknown operation";
+  if (isRowReduction(instruction.op) && spec.shape.empty())
+    return name + " reduces rows, and the shape has no dimension";
   if (instruction.op == MapOp::operand &&
       (instruction.a < 0 || static_cast<std::size_t>(instruction.a) >= spec.operands.size()))
     return name + " names operand " + show(instruction.a) + " of " + show(spec.operands.size());
@@ -79,7 +78,7 @@ Problem checkInstruction(const KernelSpec& spec, std::size_t index) {
       (instruction.a < 0 || static_cast<std::size_t>(instruction.a) >= spec.shape.size()))
     return name + " names dimension " + show(instruction.a) + " of " + show(spec.shape.size());
   const std::int32_t arguments[] = {instruction.a, instruction.b, instruction.c};
-  for (int argument = 0; argument < arity(instruction.op); ++argument)
+  for (int argument = 0; argument < arityOf(instruction.op); ++argument)
     if (arguments[argument] < 0 || static_cast<std::size_t>(arguments[argument]) >= index)
       return name + " names value " + show(arguments[argument]) + ", which is not an earlier one";
   return std::nullopt;
@@ -101,6 +100,14 @@ Problem checkMap(const KernelSpec& spec) {
     if (result.value < 0 || static_cast<std::size_t>(result.value) >= spec.code.size())
       return "map: a result names value " + show(result.value) + " of " + show(spec.code.size());
     if (elementBytes(result.dtype) == 0) return "map: a result has an unknown element type";
+  }
+  if (hasRows(spec)) {
+    if (spec.shape.empty()) return "map: a result is one number a row, and the shape has no dimension";
+    const MapRows rows(spec);
+    if (rows.passes > mostPasses) return "map: more than 64 reductions that follow from one another";
+    for (const MapResult& result : spec.results)
+      if (result.row && !rows.isRow[static_cast<std::size_t>(result.value)])
+        return "map: value " + show(result.value) + " is not one number a row";
   }
   return checkCounts(spec, spec.operands.size(), spec.results.size());
 }

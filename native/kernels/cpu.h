@@ -80,6 +80,7 @@ Status prepareCpu(CpuKernelResult* kernel, const KernelSpec& spec, HostCallback 
 // One for each kind of kernel. They trust the spec, which prepareCpu has checked.
 CpuKernelResult makeCpuCopy(const KernelSpec& spec);
 CpuKernelResult makeCpuMap(const KernelSpec& spec);
+CpuKernelResult makeCpuMapRows(const KernelSpec& spec);  // of maps that `hasRows`
 CpuKernelResult makeCpuMatmul(const KernelSpec& spec);
 CpuKernelResult makeCpuAttention(const KernelSpec& spec);
 CpuKernelResult makeCpuReduce(const KernelSpec& spec);

@@ -1,4 +1,5 @@
-import type { MapBinary, MapInstruction, MapSpec, MapUnary } from '../../ir/kernel-spec.js'
+import type { MapBinary, MapInstruction, MapRowReduction, MapSpec, MapUnary } from '../../ir/kernel-spec.js'
+import { isRowReduction, resultElements } from '../../ir/map-rows.js'
 import type { DType } from '../../ir/tensor.js'
 import { type HostArray, hostArray, reader, writer } from '../values.js'
 
@@ -102,7 +103,26 @@ export const wholeInstructions: ReadonlySet<string> = new Set([
   ...Object.keys(wholeUnary),
 ])
 
-type Step = (values: Float64Array, operands: Float64Array, index: readonly number[]) => number
+/** A reduction of a value over the elements of a row, as the operators of the same names have it. */
+const joinRow = (
+  op: MapRowReduction,
+  row: readonly Float64Array[],
+  value: number,
+  whole: boolean,
+): number => {
+  let total = row[0]![value]!
+  for (let e = 1; e < row.length; e++) {
+    const next = row[e]![value]!
+    if (op === 'rowMax') total = Math.max(total, next)
+    else if (op === 'rowMin') total = Math.min(total, next)
+    // Floats are summed in f64 and rounded once: every order of f32 additions is close to that.
+    else total = whole ? (total + next) | 0 : total + next
+  }
+  const found = op === 'rowMean' ? total / row.length : total
+  return whole ? Math.trunc(found) : f(found)
+}
+
+type Step = (values: Float64Array, operands: Float64Array, index: Float64Array) => number
 
 const step = (instruction: MapInstruction, compute: 'f32' | 'i32'): Step => {
   const [op] = instruction
@@ -139,25 +159,27 @@ const step = (instruction: MapInstruction, compute: 'f32' | 'i32'): Step => {
 
 /** The meaning of a `map` kernel: each result as a fresh dense array. */
 export const runMap = (spec: MapSpec, inputs: readonly HostArray[]): HostArray[] => {
-  const { shape, operands, compute } = spec
+  const { shape, operands, compute, code } = spec
   const total = shape.reduce((product, size) => product * size, 1)
-  const steps = spec.code.map(instruction => step(instruction, compute))
+  const steps = code.map(each => (isRowReduction(each) ? undefined : step(each, compute)))
   const reads = operands.map(operand => reader(operand.dtype))
   const writes = spec.results.map(result => writer(result.dtype))
-  const results = spec.results.map(result => hostArray(result.dtype, total))
-  const values = new Float64Array(steps.length)
-  const loaded = new Float64Array(operands.length)
+  const results = spec.results.map(result => hostArray(result.dtype, resultElements(spec, result)))
+  const length = shape.at(-1) ?? 1
+  // Elements are computed one at a time, or a row at a time where it is reduced.
+  const width = steps.includes(undefined) ? length : 1
+  const table = (size: number) => Array.from({ length: width }, () => new Float64Array(size))
+  const [values, loaded, indices] = [table(code.length), table(operands.length), table(shape.length)]
   const index = new Array<number>(shape.length).fill(0)
   const offsets = operands.map(operand => operand.offset)
-  for (let i = 0; i < total; i++) {
+  // Loads one element, and goes on to the next index, row-major: increments the last dimension that is not at
+  // its end, and resets the dimensions after it.
+  const load = (e: number): void => {
     for (let o = 0; o < operands.length; o++) {
       const value = reads[o]!(inputs[o]![offsets[o]!]!)
-      loaded[o] = compute === 'f32' ? f(value) : value
+      loaded[e]![o] = compute === 'f32' ? f(value) : value
     }
-    for (let s = 0; s < steps.length; s++) values[s] = steps[s]!(values, loaded, index)
-    for (let r = 0; r < results.length; r++) results[r]![i] = writes[r]!(values[spec.results[r]!.value]!)
-    // The next index, row-major: increment the last dimension that is not at its end, and reset the
-    // dimensions after it.
+    for (let d = shape.length - 1; d >= 0; d--) indices[e]![d] = index[d]!
     for (let d = shape.length - 1; d >= 0; d--) {
       const size = shape[d]!
       if (++index[d]! < size) {
@@ -166,6 +188,25 @@ export const runMap = (spec: MapSpec, inputs: readonly HostArray[]): HostArray[]
       }
       index[d] = 0
       for (let o = 0; o < operands.length; o++) offsets[o]! -= operands[o]!.strides[d]! * (size - 1)
+    }
+  }
+  const run = (s: number): void => {
+    const step = steps[s]
+    if (step !== undefined) {
+      for (let e = 0; e < width; e++) values[e]![s] = step(values[e]!, loaded[e]!, indices[e]!)
+      return
+    }
+    const [op, argument] = code[s] as readonly [MapRowReduction, number]
+    const joined = joinRow(op, values, argument, compute === 'i32')
+    for (let e = 0; e < width; e++) values[e]![s] = joined
+  }
+  for (let i = 0; i < total; i += width) {
+    for (let e = 0; e < width; e++) load(e)
+    for (let s = 0; s < steps.length; s++) run(s)
+    for (let r = 0; r < results.length; r++) {
+      const { value, row } = spec.results[r]!
+      if (row === true) results[r]![Math.floor(i / length)] = writes[r]!(values[0]![value]!)
+      else for (let e = 0; e < width; e++) results[r]![i + e] = writes[r]!(values[e]![value]!)
     }
   }
   return results

@@ -70,15 +70,55 @@ constexpr const char* kShim = R"(
 #define __device__
 #define __global__ static
 #define __forceinline__ inline
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
+#define __shared__ static
 static struct { unsigned x; } blockIdx, threadIdx, gridDim;
 static float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 static unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
+
+// The threads of a block as contexts that take turns. All of them meet at the same places: there each stops until the
+// others have come.
+#include <ucontext.h>
+#include <functional>
+#include <vector>
+struct Fiber { ucontext_t context; std::vector<char> stack; int turn = 0; bool done = false; };
+static std::vector<Fiber> fibers;
+static ucontext_t scheduler;
+static std::function<void()> body;
+static unsigned slots[2][1024];
+static void meet() {
+  swapcontext(&fibers[threadIdx.x].context, &scheduler);
+}
+static void __syncthreads() { meet(); }
+template <class T> static T __shfl_xor_sync(unsigned, T value, int step) {
+  const unsigned self = threadIdx.x;
+  unsigned* own = slots[fibers[self].turn++ % 2];
+  own[self] = std::bit_cast<unsigned>(value);
+  meet();
+  return std::bit_cast<T>(own[self ^ step]);
+}
+static void started() { body(); fibers[threadIdx.x].done = true; meet(); }
+static void block(unsigned threads) {
+  fibers.assign(threads, {});
+  for (Fiber& fiber : fibers) {
+    fiber.stack.resize(32768);
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.data();
+    fiber.context.uc_stack.ss_size = fiber.stack.size();
+    makecontext(&fiber.context, started, 0);
+  }
+  for (bool left = true; left;) {
+    left = false;
+    for (unsigned t = 0; t < threads; ++t)
+      if (!fibers[t].done) threadIdx.x = t, swapcontext(&scheduler, &fibers[t].context), left = true;
+  }
+}
 )";
 
 // One kernel in a namespace of its own, and a function that runs its whole grid.
-std::string hosted(const KernelSource& source, const KernelSpec& spec, const char* entry,
-                   std::int64_t threads, const std::string& name) {
+std::string hosted(const KernelSource& source, const KernelSpec& spec, const KernelSource::Variant& variant,
+                   const std::string& name) {
+  const char* entry = variant.entry;
   std::string text = replaced(source.text, "extern \"C\" ", "");
   text = replaced(text, "asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x.bits));",
                   "y = braid::floatFromF16(x.bits);");
@@ -90,33 +130,37 @@ std::string hosted(const KernelSource& source, const KernelSpec& spec, const cha
     call += "(const " + std::string(cudaTypeName(operand.dtype)) + "*)p[" + std::to_string(slot++) + "], ";
   for (const MapResult& result : spec.results)
     call += "(" + std::string(cudaTypeName(result.dtype)) + "*)p[" + std::to_string(slot++) + "], ";
-  const std::string blocks =
-      std::to_string(std::max<std::int64_t>(1, threads / 256 / 2));  // too few on purpose: the grid strides
+  call = replaced(call, entry, name + "::" + entry) + std::to_string(source.count) + ")";
+  // Too few blocks on purpose where the grid strides.
+  const std::int64_t blocks = variant.threads / variant.block;
+  const std::string grid = std::to_string(variant.strided ? std::max<std::int64_t>(1, blocks / 2) : blocks);
+  const std::string threads = std::to_string(variant.block);
+  const std::string each = variant.strided
+                               ? "for (threadIdx.x = 0; threadIdx.x < " + threads + "; ++threadIdx.x) body()"
+                               : "block(" + threads + ")";
   return "namespace " + name + " {\n" + text + "}\nextern \"C\" void run_" + name +
-         "(char** p) {\n  using namespace " + name + ";\n  gridDim.x = " + blocks +
-         ";\n  for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)\n    for (threadIdx.x = 0; "
-         "threadIdx.x < "
-         "256; ++threadIdx.x)\n      " +
-         replaced(call, entry, name + "::" + entry) + std::to_string(source.count) + ");\n}\n";
+         "(char** p) {\n  using namespace " + name + ";\n  body = [=] { " + call +
+         "; };\n  gridDim.x = " + grid + ";\n  for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) " +
+         each + ";\n}\n";
 }
 
-TEST(CudaMapSource, MeansWhatTheHostsKernelsMean) {
+using Fill = std::vector<std::uint8_t> (*)(Random&, DType, std::size_t);
+
+// Every kernel of the specs, run on the processor, yields bit for bit what the host device's kernel yields.
+void expectHosts(const std::vector<KernelSpec>& specs, Random& random, Fill fill) {
   const auto folder = std::filesystem::temp_directory_path() / ("braid-map-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
-  Random random{20261121};
-  std::vector<KernelSpec> specs;
   std::vector<std::string> names;
   std::vector<std::size_t> specOf;
   std::string text = kShim;
-  for (std::size_t s = 0; s < 60; ++s) {
-    specs.push_back(randomMap(random));
+  for (std::size_t s = 0; s < specs.size(); ++s) {
     KernelSource source;
     mapSource(specs[s], &source);
     for (const KernelSource::Variant& variant : {source.plain, source.vector}) {
       if (!*variant.entry) continue;
       names.push_back("k" + std::to_string(names.size()));
       specOf.push_back(s);
-      text += hosted(source, specs[s], variant.entry, variant.threads, names.back());
+      text += hosted(source, specs[s], variant, names.back());
     }
   }
   EXPECT_GT(names.size(), specs.size() + 10);  // some of them have a vector kernel
@@ -137,10 +181,9 @@ TEST(CudaMapSource, MeansWhatTheHostsKernelsMean) {
     ASSERT_EQ(prepareCpu(&reference, spec, {}, &detail), Status::ok) << detail;
     std::vector<std::vector<std::uint8_t>> reads, wanted, found;
     for (std::size_t o = 0; o < spec.operands.size(); ++o)
-      reads.push_back(randomBytes(random, spec.operands[o].dtype, operandBytes(spec, o)));
+      reads.push_back(fill(random, spec.operands[o].dtype, operandBytes(spec, o)));
     for (const MapResult& result : spec.results) {
-      wanted.emplace_back(static_cast<std::size_t>(elementsOf(spec.shape)) * elementBytes(result.dtype),
-                          0xcd);
+      wanted.emplace_back(resultBytes(spec, result), 0xcd);
       found.push_back(wanted.back());
     }
     std::vector<DeviceAddress> addresses;
@@ -176,6 +219,21 @@ TEST(CudaMapSource, MeansWhatTheHostsKernelsMean) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(CudaMapSource, MeansWhatTheHostsKernelsMean) {
+  Random random{20261121};
+  std::vector<KernelSpec> specs;
+  for (std::size_t s = 0; s < 60; ++s) specs.push_back(randomMap(random));
+  expectHosts(specs, random,
+              [](Random& values, DType type, std::size_t bytes) { return randomBytes(values, type, bytes); });
+}
+
+TEST(CudaRowSource, MeansWhatTheHostsKernelsMean) {
+  Random random{20261123};
+  std::vector<KernelSpec> specs;
+  for (std::size_t s = 0; s < 60; ++s) specs.push_back(randomRows(random));
+  expectHosts(specs, random, wholeBytes);
+}
+
 // Every kind of generated text, by the compiler that will see it.
 TEST(CudaSources, CompileUnderNvrtc) {
   std::string problem;
@@ -209,6 +267,12 @@ TEST(CudaSources, CompileUnderNvrtc) {
     source = {};
     mapSource(spec, &source);
     compiles(source.text, "map");
+  }
+  Random random{20261124};
+  for (int i = 0; i < 12; ++i) {
+    source = {};
+    mapSource(randomRows(random), &source);
+    compiles(source.text, "rows");
   }
   for (const auto& [outer, length, inner] : {std::tuple{6144, 8192, 1},
                                              {1, 100000, 1},

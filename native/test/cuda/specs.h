@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -58,10 +59,87 @@ inline KernelSpec randomMap(Random& random) {
   return spec;
 }
 
+// Random maps with rows: reductions of what is computed, of which more is computed, and operands that are the
+// same along the row, for all rows, or for both. Of whole numbers from -8 to 8 (`wholeBytes`) every order of
+// additions gives the same sums.
+inline KernelSpec randomRows(Random& random) {
+  KernelSpec spec;
+  spec.kind = KernelSpec::Kind::map;
+  spec.computeInt = random.below(4) == 0;
+  static constexpr std::int64_t kLengths[] = {1,   2,   5,    8,    16,   33,   100,
+                                              128, 515, 1000, 1024, 2048, 2050, 9000};
+  static constexpr std::int64_t kSizes[] = {1, 2, 3, 7};
+  for (std::uint64_t d = random.below(3); d > 0; --d) spec.shape.push_back(kSizes[random.below(4)]);
+  spec.shape.push_back(kLengths[random.below(14)]);
+  const std::size_t rank = spec.shape.size();
+  const std::int64_t length = spec.shape.back();
+  std::vector<double> most;  // by value: its magnitude; infinite where it may be no whole number
+  const std::size_t operands = 1 + random.below(3);
+  for (std::size_t o = 0; o < operands; ++o) {
+    MapOperand operand{
+        static_cast<DType>(random.below(5)), static_cast<std::int64_t>(random.below(3)) * 4, {}};
+    operand.strides.assign(rank, 0);
+    // 0, 1: dense; 2: one for each row; 3: the same for all rows; 4: every other element
+    const std::uint64_t walk = random.below(5);
+    std::int64_t stride = walk == 4 ? 2 : 1;
+    for (std::size_t d = rank; d-- > 0;) {
+      if ((walk == 2 && d + 1 == rank) || (walk == 3 && d + 1 < rank)) continue;
+      operand.strides[d] = stride;
+      stride *= spec.shape[d];
+    }
+    spec.operands.push_back(operand);
+    spec.code.push_back({MapOp::operand, static_cast<std::int32_t>(o), 0, 0, 0});
+    most.push_back(8);
+  }
+  const double infinite = INFINITY;
+  spec.code.push_back({MapOp::constant, 0, 0, 0, 3});
+  most.push_back(3);
+  spec.code.push_back({MapOp::index, static_cast<std::int32_t>(random.below(rank)), 0, 0, 0});
+  most.push_back(9000);
+  static constexpr MapOp kOps[] = {MapOp::rowSum, MapOp::rowSum, MapOp::rowMax, MapOp::rowMin, MapOp::rowMean,
+                                   MapOp::add,    MapOp::sub,    MapOp::mul,    MapOp::min,    MapOp::max,
+                                   MapOp::lt,     MapOp::select, MapOp::neg,    MapOp::toBf16, MapOp::div};
+  for (std::uint64_t left = 4 + random.below(10); left > 0; --left) {
+    const auto earlier = [&] { return static_cast<std::int32_t>(random.below(spec.code.size())); };
+    MapOp op = kOps[random.below(15)];
+    const std::int32_t a = earlier(), b = earlier(), c = earlier();
+    const auto of = [&](std::int32_t value) { return most[static_cast<std::size_t>(value)]; };
+    const bool sums = op == MapOp::rowSum || op == MapOp::rowMean;
+    // What is rounded where the order of additions differs is left to the largest element.
+    if (sums && !spec.computeInt && !(of(a) * static_cast<double>(length) < 1 << 24)) op = MapOp::rowMax;
+    spec.code.push_back({op, a, b, c, 0});
+    const double larger = std::max(of(a), of(b));
+    double bound = of(a);
+    if (op == MapOp::rowSum) bound = of(a) * static_cast<double>(length);
+    if (op == MapOp::add || op == MapOp::sub) bound = of(a) + of(b);
+    if (op == MapOp::mul) bound = of(a) * of(b);
+    if (op == MapOp::min || op == MapOp::max) bound = larger;
+    if (op == MapOp::select) bound = std::max(of(b), of(c));
+    if (op == MapOp::lt) bound = 1;
+    if (op == MapOp::rowMean || op == MapOp::div || op == MapOp::toBf16) bound = infinite;
+    most.push_back(bound);
+  }
+  // A sum at the least, then what is made of it.
+  const auto last = static_cast<std::int32_t>(spec.code.size() - 1);
+  spec.code.push_back({MapOp::rowMax, last, 0, 0, 0});
+  spec.code.push_back({MapOp::sub, last, last + 1, 0, 0});
+  spec.results.push_back({last + 2, static_cast<DType>(random.below(5))});
+  if (random.below(2) == 0) spec.results.push_back({last + 1, static_cast<DType>(random.below(5)), true});
+  if (random.below(3) == 0) spec.results.push_back({last, static_cast<DType>(random.below(5))});
+  spec.readCount = operands;
+  spec.writeCount = spec.results.size();
+  return spec;
+}
+
 inline std::int64_t elementsOf(const std::vector<std::int64_t>& shape) {
   std::int64_t count = 1;
   for (std::int64_t size : shape) count *= size;
   return count;
+}
+
+inline std::size_t resultBytes(const KernelSpec& spec, const MapResult& result) {
+  const std::int64_t count = elementsOf(spec.shape) / (result.row ? spec.shape.back() : 1);
+  return static_cast<std::size_t>(count) * elementBytes(result.dtype);
 }
 
 inline std::size_t operandBytes(const KernelSpec& spec, std::size_t operand) {
@@ -86,6 +164,23 @@ inline std::vector<std::uint8_t> randomBytes(Random& random, DType type, std::si
         corner ? kWhole[random.below(6)] : static_cast<std::int32_t>(random.below(2000)) - 1000;
     const std::uint16_t half = type == DType::f16 ? f16FromFloat(value) : bf16FromFloat(value);
     const std::uint8_t byte = static_cast<std::uint8_t>(random.next());
+    const void* from = type == DType::f32   ? static_cast<const void*>(&value)
+                       : type == DType::i32 ? static_cast<const void*>(&whole)
+                       : type == DType::u8  ? static_cast<const void*>(&byte)
+                                            : static_cast<const void*>(&half);
+    std::memcpy(&memory[at], from, elementBytes(type));
+  }
+  return memory;
+}
+
+// Whole numbers from -8 to 8; of u8 from 0 to 8.
+inline std::vector<std::uint8_t> wholeBytes(Random& random, DType type, std::size_t bytes) {
+  std::vector<std::uint8_t> memory(bytes);
+  for (std::size_t at = 0; at < bytes; at += elementBytes(type)) {
+    const std::int32_t whole = static_cast<std::int32_t>(random.below(17)) - 8;
+    const auto value = static_cast<float>(whole);
+    const std::uint16_t half = type == DType::f16 ? f16FromFloat(value) : bf16FromFloat(value);
+    const auto byte = static_cast<std::uint8_t>(whole < 0 ? -whole : whole);
     const void* from = type == DType::f32   ? static_cast<const void*>(&value)
                        : type == DType::i32 ? static_cast<const void*>(&whole)
                        : type == DType::u8  ? static_cast<const void*>(&byte)

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <numeric>
 
+#include "kernels/cpu.h"
 #include "kernels/half.h"
+#include "test/cuda/specs.h"
 #include "test/host/support.h"
 
 namespace braid::test {
@@ -210,6 +212,121 @@ TEST(HostMap, RandomProgramsComputeWhatAPlainLoopDoes) {
       }
     }
   }
+}
+
+// The value of an instruction at every element, row by row, sums from the first element to the last.
+std::vector<float> rowsByPlainLoops(const KernelSpec& spec, const std::vector<std::vector<float>>& values,
+                                    const MapInstruction& instruction) {
+  const std::int64_t length = spec.shape.back();
+  std::vector<float> made(values[0].size());
+  const auto at = [&](std::int32_t value, std::size_t i) {
+    return static_cast<std::size_t>(value) < values.size() ? values[static_cast<std::size_t>(value)][i] : 0;
+  };
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    if (!isRowReduction(instruction.op)) {
+      made[i] = mapped(instruction.op, at(instruction.a, i), at(instruction.b, i), at(instruction.c, i));
+      continue;
+    }
+    const std::size_t first = i - i % static_cast<std::size_t>(length);
+    if (first < i) {
+      made[i] = made[first];
+      continue;
+    }
+    float total = at(instruction.a, first);
+    for (std::size_t e = first + 1; e < first + static_cast<std::size_t>(length); ++e)
+      total = mapped(instruction.op == MapOp::rowMax   ? MapOp::max
+                     : instruction.op == MapOp::rowMin ? MapOp::min
+                                                       : MapOp::add,
+                     total, at(instruction.a, e), 0);
+    if (instruction.op == MapOp::rowMean)
+      total = static_cast<float>(static_cast<double>(total) / static_cast<double>(length));
+    made[i] = total;
+  }
+  return made;
+}
+
+TEST(HostMap, RowsAreReducedInTheOrderOfAPlainLoop) {
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random{seed};
+    KernelSpec spec = randomRows(random);
+    spec.computeInt = false;
+    std::vector<std::vector<std::uint8_t>> reads, writes;
+    std::vector<DeviceAddress> addresses;
+    for (std::size_t o = 0; o < spec.operands.size(); ++o)
+      reads.push_back(randomBytes(random, spec.operands[o].dtype, operandBytes(spec, o), false));
+    for (const MapResult& result : spec.results) writes.emplace_back(resultBytes(spec, result), 0xcd);
+    for (auto& read : reads) addresses.push_back(reinterpret_cast<DeviceAddress>(read.data()));
+    for (auto& write : writes) addresses.push_back(reinterpret_cast<DeviceAddress>(write.data()));
+    std::string detail;
+    CpuKernelResult kernel;
+    ASSERT_EQ(prepareCpu(&kernel, spec, {}, &detail), Status::ok) << detail;
+    Scratch scratch;
+    // In halves too: the rows of each are its own.
+    if (random.below(2) == 0) {
+      ASSERT_TRUE(kernel->run(addresses.data(), scratch, Part::all));
+    } else {
+      ASSERT_TRUE(kernel->run(addresses.data(), scratch, Part::first));
+      ASSERT_TRUE(kernel->run(addresses.data(), scratch, Part::second));
+    }
+    const auto count = static_cast<std::size_t>(elementsOf(spec.shape));
+    std::vector<std::vector<float>> values;
+    for (const MapInstruction& instruction : spec.code) {
+      std::vector<float> made(count, static_cast<float>(instruction.constant));
+      const auto which = static_cast<std::size_t>(instruction.a);
+      for (std::size_t i = 0; i < count && instruction.op <= MapOp::index; ++i) {
+        std::int64_t rest = static_cast<std::int64_t>(i), place = 0;
+        for (std::size_t d = spec.shape.size(); d-- > 0; rest /= spec.shape[d]) {
+          if (instruction.op == MapOp::operand)
+            place += rest % spec.shape[d] * spec.operands[which].strides[d];
+          else if (instruction.op == MapOp::index && d == which)
+            made[i] = static_cast<float>(rest % spec.shape[d]);
+        }
+        if (instruction.op == MapOp::operand)
+          made[i] = widen(addresses[which], spec.operands[which].dtype, spec.operands[which].offset + place);
+      }
+      values.push_back(instruction.op <= MapOp::index ? std::move(made)
+                                                      : rowsByPlainLoops(spec, values, instruction));
+    }
+    for (std::size_t r = 0; r < spec.results.size(); ++r) {
+      const MapResult& result = spec.results[r];
+      const std::size_t step = result.row ? static_cast<std::size_t>(spec.shape.back()) : 1;
+      for (std::size_t i = 0; i < count; i += step) {
+        const std::uint32_t wanted = narrow(values[static_cast<std::size_t>(result.value)][i], result.dtype),
+                            found = bitsAt(addresses[spec.operands.size() + r], result.dtype,
+                                           static_cast<std::int64_t>(i / step));
+        ASSERT_TRUE(sameNumber(wanted, found, result.dtype))
+            << "result " << r << ", element " << i << ": wanted " << wanted << ", found " << found;
+      }
+    }
+  }
+}
+
+// A row whose values do not stay in scratch memory is computed again in each pass.
+TEST(HostMap, ALongRowIsReducedAsAShortOneIs) {
+  KernelSpec spec;
+  spec.kind = KernelSpec::Kind::map;
+  spec.shape = {(std::int64_t{1} << 22) + 3};
+  spec.operands = {{DType::u8, 0, {1}}};
+  spec.code = {
+      {MapOp::operand, 0}, {MapOp::rowMax, 0}, {MapOp::sub, 0, 1}, {MapOp::rowSum, 2}, {MapOp::add, 2, 3}};
+  spec.results = {{4, DType::f32}, {3, DType::f32, true}};
+  std::vector<std::uint8_t> read(static_cast<std::size_t>(spec.shape[0]), 7);
+  read[5] = 9;
+  std::vector<float> whole(read.size()), row(1);
+  const DeviceAddress addresses[] = {reinterpret_cast<DeviceAddress>(read.data()),
+                                     reinterpret_cast<DeviceAddress>(whole.data()),
+                                     reinterpret_cast<DeviceAddress>(row.data())};
+  std::string detail;
+  CpuKernelResult kernel;
+  ASSERT_EQ(prepareCpu(&kernel, spec, {}, &detail), Status::ok) << detail;
+  Scratch scratch;
+  ASSERT_TRUE(kernel->run(addresses, scratch, Part::all));
+  const auto total = -2.0f * static_cast<float>(read.size() - 1);
+  EXPECT_EQ(row[0], total);
+  EXPECT_EQ(whole[5], total);
+  EXPECT_EQ(whole[6], total - 2.0f);
+  EXPECT_EQ(whole.back(), total - 2.0f);
 }
 
 KernelSpec binary(MapOp op, std::int64_t count, DType type, bool whole) {
@@ -714,6 +831,19 @@ TEST(HostKernels, SpecsThatCannotBeAreRefusedWithTheReason) {
   refused(but(map, [](auto& s) { s.code[2].op = static_cast<MapOp>(99); }), "unknown operation");
   refused(but(map, [](auto& s) { s.results[0].value = 3; }), "value 3 of 3");
   refused(but(map, [](auto& s) { s.results.clear(); }), "no results");
+  refused(but(map, [](auto& s) { s.results[0].row = true; }), "not one number a row");
+  refused(but(map,
+              [](auto& s) {
+                s.shape.clear(), s.operands[0].strides.clear(), s.operands[1].strides.clear();
+                s.code[2] = {MapOp::rowSum, 0};
+              }),
+          "no dimension");
+  refused(but(map,
+              [](auto& s) {
+                for (std::int32_t j = 2; j < 67; ++j) s.code.push_back({MapOp::rowSum, j});
+                s.results[0].value = 67;
+              }),
+          "64 reductions");
   refused(but(map, [](auto& s) { s.readCount = 1, s.writeCount = 1; }), "the kernel wants 2 and 1");
   refused(but(matmul, [](auto& s) { s.m = 0; }), "positive");
   refused(but(matmul, [&](auto& s) { s.k = huge; }), "too many");

@@ -184,6 +184,15 @@ describe('what only the loader can see', () => {
     expect(tags(withKernel(2, { results: [{ value: 9, dtype: 'f32' }] }))).toContain(
       'UnknownId nodes[2].kernel.results[0].value',
     )
+    const row = [{ value: 0, dtype: 'f32', row: true }]
+    expect(tags(withKernel(2, { results: row }))).toContain('BadKernel nodes[2].kernel.results[0]')
+    expect(
+      tags(withKernel(2, { shape: [], operands: [{ ...operand, strides: [] }], results: row })),
+    ).toContain('BadKernel nodes[2].kernel.shape')
+    const deep = Array.from({ length: 65 }, (_, i) => ['rowSum', i])
+    expect(tags(withKernel(2, { code: [['operand', 0], ...deep] }))).toContain(
+      'BadKernel nodes[2].kernel.code',
+    )
     expect(tags(withKernel(3, { length: 2 ** 40 }))).toContain('Extent commands[9]')
     expect(tags(withKernel(3, { inner: 2 }))).toContain('Extent commands[9]')
     expect(tags(withKernel(4, { block: [0, 1, 1] }))).toContain('OutOfRange nodes[4].kernel.block[0]')

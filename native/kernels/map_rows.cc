@@ -1,0 +1,66 @@
+#include "kernels/map_rows.h"
+
+#include <algorithm>
+
+namespace braid {
+bool hasRows(const KernelSpec& spec) {
+  return std::any_of(spec.code.begin(), spec.code.end(),
+                     [](const MapInstruction& each) { return isRowReduction(each.op); }) ||
+         std::any_of(spec.results.begin(), spec.results.end(),
+                     [](const MapResult& result) { return result.row; });
+}
+
+bool isRowOperand(const KernelSpec& spec, std::size_t operand) {
+  return spec.shape.back() == 1 || spec.operands[operand].strides.back() == 0;
+}
+
+MapRows::MapRows(const KernelSpec& spec)
+    : length(spec.shape.back()), isRow(spec.code.size()), isRead(spec.code.size()), depth(spec.code.size()) {
+  for (std::size_t d = 0; d + 1 < spec.shape.size(); ++d) rows *= spec.shape[d];
+  for (std::size_t j = 0; j < spec.code.size(); ++j) {
+    const MapInstruction& instruction = spec.code[j];
+    bool row = true;
+    forArguments(instruction, [&](std::size_t argument) {
+      row = row && isRow[argument];
+      depth[j] = std::max(depth[j], depth[argument]);
+    });
+    if (instruction.op == MapOp::operand) row = isRowOperand(spec, static_cast<std::size_t>(instruction.a));
+    if (instruction.op == MapOp::index) row = static_cast<std::size_t>(instruction.a) + 1 < spec.shape.size();
+    if (isRowReduction(instruction.op)) row = true, ++depth[j];
+    isRow[j] = row;
+  }
+  for (const MapResult& result : spec.results)
+    passes = std::max(passes, depth[static_cast<std::size_t>(result.value)] + (result.row ? 0 : 1));
+  for (const MapResult& result : spec.results) isRead[static_cast<std::size_t>(result.value)] = true;
+  for (std::size_t j = spec.code.size(); j-- > 0;)
+    if (isRead[j]) forArguments(spec.code[j], [&](std::size_t argument) { isRead[argument] = true; });
+}
+
+bool MapRows::endsPass(const KernelSpec& spec, std::size_t j, int pass) const {
+  return isRowReduction(spec.code[j].op) && isRead[j] && depth[j] == pass + 1;
+}
+
+std::vector<std::vector<bool>> MapRows::computedIn(const KernelSpec& spec,
+                                                   const std::vector<bool>& kept) const {
+  const std::size_t count = spec.code.size();
+  std::vector<std::vector<bool>> computed(static_cast<std::size_t>(passes), std::vector<bool>(count, false));
+  std::vector<bool> stays(count, false);
+  for (int pass = 0; pass < passes; ++pass) {
+    std::vector<bool>& own = computed[static_cast<std::size_t>(pass)];
+    const auto wants = [&](std::size_t value) {
+      if (!isRow[value] && !stays[value]) own[value] = true;
+    };
+    for (std::size_t j = 0; j < count; ++j)
+      if (endsPass(spec, j, pass)) wants(static_cast<std::size_t>(spec.code[j].a));
+    if (pass + 1 == passes)
+      for (const MapResult& result : spec.results)
+        if (!result.row) wants(static_cast<std::size_t>(result.value));
+    for (std::size_t j = count; j-- > 0;)
+      if (own[j]) forArguments(spec.code[j], wants);
+    for (std::size_t j = 0; j < count; ++j)
+      if (own[j] && kept[j]) stays[j] = true;
+  }
+  return computed;
+}
+
+}  // namespace braid
