@@ -1,4 +1,5 @@
 import type { AttentionSpec, KernelSpec, MapSpec, MatmulSpec } from '../ir/kernel-spec.js'
+import { hasRows } from '../ir/map-rows.js'
 import { type DType, elementBytes, elements } from '../ir/tensor.js'
 import type { CollectiveModel, CopyModel, Machine } from './machine.js'
 
@@ -22,6 +23,8 @@ export interface Work {
   /** Bytes of memory read and written: of a copy, twice its bytes. */
   readonly movedBytes?: number | undefined
   readonly kernel?: KernelSpec | undefined
+  /** Of a kernel whose spec is not made yet: its rows, where it reduces along them. */
+  readonly rows?: Rows | undefined
   /**
    * Of a collective: the elements that each rank gives, or gets where the ranks share out a result, as in a
    * plan's node.
@@ -31,6 +34,12 @@ export interface Work {
     | undefined
   /** Ranks that take part; absent: all ranks of the machine. */
   readonly ranks?: number | undefined
+}
+
+/** The rows that a kernel reduces: how many, and their elements. */
+export interface Rows {
+  readonly count: number
+  readonly length: number
 }
 
 export interface Cost {
@@ -257,7 +266,16 @@ const blocksOfAttention = ({ batch, heads, groups, queries }: AttentionSpec): nu
     : batch * heads * Math.ceil(queries / 64)
 }
 
-const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: Machine): Demand => {
+const rowsOf = (spec: KernelSpec | undefined): Rows | undefined =>
+  spec?.kind === 'map' && hasRows(spec)
+    ? { count: elements(spec.shape.slice(0, -1)), length: spec.shape.at(-1) ?? 1 }
+    : undefined
+
+/** Thread blocks of a kernel with rows: each has a long row, or as many short ones as it has groups of threads. */
+const blocksOfRows = ({ count, length }: Rows): number =>
+  length > 1024 ? count : Math.ceil((count * Math.min(32, Math.max(8, length / 16))) / 128)
+
+const kernel = ({ kernel: spec, flops = 0, movedBytes = 0, rows }: Work, { device }: Machine): Demand => {
   const { multiprocessors, bytesPerBlock } = device
   const memory = throughMemory(spec?.kind === 'map' ? mapBytes(spec, movedBytes) : movedBytes, device)
   if (spec?.kind === 'matmul') {
@@ -274,7 +292,9 @@ const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: M
       energy: arithmetic / device.power.products + work - Math.max(arithmetic * stretch, memory),
     })
   }
-  const used = share(blocksOf(spec, movedBytes, bytesPerBlock), multiprocessors)
+  const reduced = rows ?? rowsOf(spec)
+  const most = reduced === undefined ? Number.POSITIVE_INFINITY : blocksOfRows(reduced)
+  const used = share(Math.min(most, blocksOf(spec, movedBytes, bytesPerBlock)), multiprocessors)
   const rate =
     spec?.kind === 'attention' && spec.dtype !== 'f32' ? device.flops[spec.dtype] : device.flops.vector
   // Fewer blocks than multiprocessors occupy proportionally less of the bandwidth and the arithmetic.

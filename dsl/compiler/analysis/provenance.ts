@@ -40,6 +40,7 @@ export type Apart =
   | 'another rate'
   | 'whole numbers and floats'
   | 'order of elements'
+  | 'other rows'
   | 'too large'
   | 'longer'
   | 'memory'

@@ -9,9 +9,12 @@ import { type Effort, type Region, Regions } from './fuse/regions.js'
 //   m = x · s · r = relu(m) · y = r + b
 //   → y = fused(x, s, b): one kernel that reads x, s and b and writes y; m and r have no memory
 //
-// After this pass an elementwise value is computed in the kernel of its readers where these are one kernel, on
-// the same lane and device, at the same rate, and one kernel takes no longer than two. Other nodes are
-// unchanged. A value is stored in memory where an output, a state, a node of another kind, `keep()` or
+//   m = max(x) · e = exp(x - m) · s = sum(e) · y = e / s, along the last axis
+//   → y = fused(x): one kernel that reads each row of x once
+//
+// After this pass an elementwise value, or a reduction along rows, is computed in the kernel of its readers
+// where these are one kernel, on the same lane and device, at the same rate, and one kernel takes no longer
+// than two. Other nodes are unchanged. A value is stored in memory where an output, a state, a node of another kind, `keep()` or
 // `after()` reads it.
 
 /** Entries of the lists for `explain`, at most. */
@@ -24,7 +27,7 @@ class Kernels {
   one(kernel: MapSpec, code: string): MapSpec {
     const { shape, compute, results } = kernel
     const operands = kernel.operands.map(({ dtype, offset, strides }) => `${dtype} ${offset} ${strides}`)
-    const written = results.map(({ value, dtype }) => `${value} ${dtype}`)
+    const written = results.map(({ value, dtype, row }) => `${value} ${dtype} ${row}`)
     const key = `${compute} ${shape}|${operands.join('|')}|${written.join('|')}|${code}`
     const known = this.known.get(key)
     if (known !== undefined) return known

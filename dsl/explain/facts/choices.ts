@@ -59,6 +59,7 @@ const whyApart: Readonly<Record<Fusion['apart'][number]['because'], string>> = {
   'another rate': 'its reader comes at another rate, or at another instant of the tick',
   'whole numbers and floats': 'of it and its reader one computes with whole numbers, the other with floats',
   'order of elements': 'its reader reads elements in an order that is not a stride of this kernel',
+  'other rows': 'its reader reduces rows of another length',
   'too large': 'one kernel would have too many instructions, operands or dimensions',
   longer: 'one kernel would take longer than two',
   memory: 'what it is made of would be held for longer',

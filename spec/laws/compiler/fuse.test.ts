@@ -1,6 +1,7 @@
 // The pass `fuse`: what becomes one kernel, what never does, and that no plan is worse for it.
 import fc from 'fast-check'
 import { isLeft } from 'fp-ts/lib/Either.js'
+import { lastValueFrom } from 'rxjs'
 import { describe, expect, test } from 'vitest'
 import { provenanceOf } from '../../../dsl/compiler/analysis/provenance.js'
 import type { Plan } from '../../../dsl/index.js'
@@ -16,10 +17,15 @@ import {
   exp,
   type Graph,
   graph,
+  interpret,
   keep,
   lane,
+  layerNorm,
   less,
+  logSoftmax,
+  logSumExp,
   matmul,
+  min,
   mul,
   neg,
   on,
@@ -28,14 +34,23 @@ import {
   relu,
   renderAll,
   reshape,
+  rmsNorm,
+  softmax,
+  sub,
   sum,
   tensor,
   transpose,
   upload,
+  variance,
   where,
 } from '../../../dsl/index.js'
+import type { MapSpec } from '../../../dsl/ir/kernel-spec.js'
+import { resultElements } from '../../../dsl/ir/map-rows.js'
+import { elementBytes } from '../../../dsl/ir/tensor.js'
+import { runMap } from '../../../dsl/language/operators/map-reference.js'
+import type { HostArray } from '../../../dsl/language/values.js'
 import { verify } from '../../../dsl/verify/verify.js'
-import { sample } from '../../fixtures/graphs/random.js'
+import { sample, valuesOf } from '../../fixtures/graphs/random.js'
 import { often, runs } from '../../fixtures/runs.js'
 
 const kernelsOf = (plan: Plan) =>
@@ -61,6 +76,8 @@ const touchedOf = ({ nodes, buffers, commands }: Plan) => {
 const matrix = tensor('f32', [64, 64])
 const square = { x: matrix }
 type Square = DeviceFlow<typeof matrix>
+const rows = tensor('bf16', [32, 64])
+type Rows = DeviceFlow<typeof rows>
 
 describe('fuse', () => {
   test('makes one kernel of a chain, with what is broadcast to it', () => {
@@ -113,6 +130,61 @@ describe('fuse', () => {
     expect(kernelsOf(plan)).toEqual(['fused'])
     const { kernel } = plan.nodes.find(({ op }) => op === 'fused')!
     expect(kernel?.kind === 'map' && kernel.code.filter(([op]) => op === 'bf16').length).toBe(2)
+  })
+
+  const vector = tensor('bf16', [64])
+  test.each<[string, (x: Rows) => DeviceFlow<AnyTensor>, number]>([
+    ['softmax', softmax(), 1],
+    ['logSoftmax', logSoftmax(), 1],
+    ['logSumExp', logSumExp({ axis: -1 }), 1],
+    ['variance', variance({ axis: 1 }), 1],
+    ['rmsNorm', rmsNorm(), 1],
+    ['layerNorm', x => x.pipe(layerNorm({ scale: param('s', vector), shift: param('t', vector) })), 1],
+    ['what goes into a sum', x => x.pipe(mul(x), cast('f32'), sum(1)), 1],
+    ['what comes after it', x => x.pipe(mul(0.5), softmax(), cast('f32'), mul(2)), 1],
+    ['norm, then softmax', x => x.pipe(layerNorm(), softmax()), 1],
+    ['rows of two lengths', x => x.pipe(mul(2), sum(1), sum(0)), 2],
+    ['a reduction over columns', x => x.pipe(mul(2), sum(0), mul(3)), 3],
+  ])('makes one kernel of rows: %s', (_, body, kernels) => {
+    const made = graph({ x: rows }, ({ x }) => ({ y: body(x.pipe(upload())).pipe(download()) }))
+    const plan = fused(made as never)
+    expect(kernelsOf(plan)).toHaveLength(kernels)
+    if (kernels > 1) return
+    // Each element of each operand is read once, and each of the result written once.
+    const { kernel, movedBytes } = plan.nodes.find(node => node.kernel?.kind === 'map')!
+    const { operands, results } = kernel as MapSpec
+    const read = operands.map(({ strides }) => 2 * (strides[0] === 0 ? 64 : 32 * 64))
+    const written = results.map(
+      result => elementBytes[result.dtype] * resultElements(kernel as MapSpec, result),
+    )
+    expect(movedBytes).toBe([...read, ...written].reduce((a, b) => a + b))
+  })
+
+  test('leaves few long rows to kernels that divide them among blocks', () => {
+    const long = tensor('f32', [2, 1_000_000])
+    const made = graph({ x: long }, ({ x }) => ({ y: x.pipe(upload(), softmax(), download()) }))
+    expect(kernelsOf(fused(made as never)).length).toBeGreaterThan(1)
+  })
+
+  const deep = tensor('f32', [3, 5, 33])
+  test.each<[string, (x: DeviceFlow<typeof deep>) => DeviceFlow<AnyTensor>]>([
+    ['softmax', x => x.pipe(mul(3), softmax())],
+    ['logSoftmax', logSoftmax()],
+    ['logSumExp', logSumExp({ axis: 2 })],
+    ['variance', x => x.pipe(variance({ axis: -1 }), mul(2))],
+    ['norm, then softmax', x => x.pipe(layerNorm({ epsilon: 0.01 }), softmax())],
+    ['whole numbers', x => x.pipe(mul(9), cast('i32'), keep(), mul(3), sum(2))],
+    ['the smallest', x => x.pipe(abs(), min(2), sub(1))],
+  ])('means in rows what the operations mean: %s', async (_, body) => {
+    const made = graph({ x: deep }, ({ x }) => ({ y: body(x.pipe(upload())).pipe(download()) }))
+    let value = valuesOf('f32', 3 * 5 * 33, 1)
+    const meant = await lastValueFrom(interpret(made as Graph)({ x: [value] } as never))
+    for (const { kernel } of fused(made as never).nodes)
+      if (kernel?.kind === 'map') value = runMap(kernel, [value])[0]!
+    const { y } = meant as Readonly<Record<string, HostArray>>
+    expect(value.length).toBe(y!.length)
+    for (const [i, each] of value.entries())
+      expect(Math.abs(each - y![i]!)).toBeLessThan(1e-5 * Math.max(1, Math.abs(each)))
   })
 
   test('computes a value with several readers of one kernel once', () => {

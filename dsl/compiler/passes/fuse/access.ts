@@ -130,3 +130,25 @@ export const composed = (
     })),
   }
 }
+
+/** Of a shape that gained a last dimension: the same element all along it. */
+export const alongRow = ({ shape, offset, strides }: Access, length: number): Access => ({
+  shape: [...shape, length],
+  offset,
+  strides: [...strides, 0],
+})
+
+/**
+ * What a reduction of rows of `length` reads where `access` reads its results, none of them twice; the last
+ * dimension of the access are the elements of the row. Undefined where a result differs along the row.
+ */
+export const rowOf = ({ shape, offset, strides }: Access, length: number): Access | undefined => {
+  const last = shape.length - 1
+  if (shape[last] !== length || strides[last] !== 0) return undefined
+  if (strides.some((stride, d) => stride === 0 && d !== last)) return undefined
+  return {
+    shape,
+    offset: offset * length,
+    strides: strides.map((stride, d) => (d === last ? 1 : stride * length)),
+  }
+}

@@ -3,7 +3,7 @@ import { elementBytes as bytesOf, elements, tensorBytes } from '../../../ir/tens
 import { mapFlops } from '../../../language/operators/elementwise.js'
 import { coalesce, denseStrides } from '../../../language/operators/shapes.js'
 import type { Checked } from '../../analysis/ir.js'
-import { type Access, composed, reached, refined } from './access.js'
+import { type Access, reached } from './access.js'
 import { isExact, type Region, type Regions } from './regions.js'
 
 /** A region as one kernel, and the nodes whose values are its operands. */
@@ -77,7 +77,7 @@ export const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fuse
     const id = region.members[m]!
     const { kernel, tolerance: own } = values.elementwise[id]!
     tolerance += own
-    const inside = composed(kernel.shape, kernel.operands, refined(access[id]!, shape)!)!
+    const inside = regions.inside(region, values.elementwise[id]!, access[id]!)!
     const given = ir.nodes[id]!.inputs.map((input, i) => {
       const { at, from } = behind(regions, ir, region, input)
       if (of[at] === region) return made.get(at)!
@@ -93,7 +93,8 @@ export const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fuse
     made.set(id, m === 0 || isExact(kernel) ? value : code.put([dtype as MapRounding, value]))
   }
   const last = region.members[0]!
-  const merged = coalesce(shape, [...operands.list.map(({ strides }) => strides), denseStrides(shape)])
+  const merged = mergedOf(region, operands.list)
+  const { length, isRow } = region
   const output = ir.specs[last]!
   const moved = operands.list.reduce((sum, each) => sum + reached(each) * bytesOf[each.dtype], 0)
   return {
@@ -103,13 +104,25 @@ export const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fuse
       compute: values.elementwise[last]!.kernel.compute,
       operands: operands.list.map(({ dtype, offset }, i) => ({ dtype, offset, strides: merged.strides[i]! })),
       code: code.list,
-      results: [{ value: made.get(last)!, dtype: output.dtype }],
+      results: [{ value: made.get(last)!, dtype: output.dtype, ...(isRow ? { row: true as const } : {}) }],
     },
     code: code.text,
     reads: operands.reads,
-    flops: mapFlops(code.list, elements(output.shape)),
+    flops: mapFlops(code.list, elements(output.shape) * (isRow ? length : 1)),
     movedBytes: moved + tensorBytes(output),
     tolerance,
+  }
+}
+
+/** The dimensions of a region in as few as possible; a row stays one of its own. */
+const mergedOf = ({ shape, length }: Region, operands: readonly Access[]) => {
+  const outer = length > 0 ? shape.slice(0, -1) : shape
+  const strides = operands.map(operand => operand.strides.slice(0, outer.length))
+  const merged = coalesce(outer, [...strides, denseStrides(outer)])
+  if (length === 0) return merged
+  return {
+    shape: [...merged.shape, length],
+    strides: operands.map((operand, i) => [...merged.strides[i]!, operand.strides.at(-1)!]),
   }
 }
 

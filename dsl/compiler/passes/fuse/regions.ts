@@ -1,31 +1,53 @@
 import type { GraphNode } from '../../../ir/graph.js'
 import type { MapSpec } from '../../../ir/kernel-spec.js'
 import { elementBytes } from '../../../ir/tensor.js'
-import { costOf, operationsOf } from '../../../machine/cost.js'
+import { costOf, operationsOf, type Rows } from '../../../machine/cost.js'
 import type { Checked } from '../../analysis/ir.js'
 import type { Apart } from '../../analysis/provenance.js'
-import { type Access, composed, inOrder, isSameAccess, reached, refined, sizeOf } from './access.js'
+import {
+  type Access,
+  alongRow,
+  type Composed,
+  composed,
+  inOrder,
+  isSameAccess,
+  reached,
+  refined,
+  rowOf,
+  sizeOf,
+} from './access.js'
 import { type Elementwise, Values } from './values.js'
 
 /** Instructions and operands of one kernel, at most: more would not stay in registers. */
 const mostInstructions = 256
 const mostOperands = 24
+const mostReductions = 16
 /** Dimensions that a kernel may have. */
 const mostDimensions = 8
 
 /** `lean`: only what surely holds no more memory, and surely ends no later. */
 export type Effort = 'free' | 'lean'
 
-/** Elementwise operations that become one kernel. All but the last member are read by members only. */
+/**
+ * Elementwise operations and reductions along rows that become one kernel. All but the last member are read by
+ * members only.
+ */
 export interface Region {
   /** Latest first. */
   readonly members: number[]
-  /** The points that are computed; each is an element of the result. */
+  /** The points that are computed; each is an element of the result, or of the row that it is made of. */
   shape: readonly number[]
+  /** The elements of a row, which are the last dimension of the shape; 0: nothing is reduced. */
+  length: number
+  /** Whether the result is one number a row. */
+  isRow: boolean
   /** What it reads of other nodes, a view read through or not: by node, bytes. */
   readonly sources: Map<number, number>
+  /** The cost of a point, and of a row. */
   slots: number
+  rowSlots: number
   instructions: number
+  reductions: number
 }
 
 const nobody = -1
@@ -108,25 +130,36 @@ export class Regions {
     } else if (known !== region) {
       this.readByOthers(id)
       this.reader[id] = several
-    } else if (!isSameAccess(this.access[id]!, access, this.all[region]!.shape)) {
+    } else if (!this.isSame(this.all[region]!, this.access[id]!, access)) {
       this.refused.set(id, 'order of elements')
       this.reader[id] = several
     }
   }
 
+  private isSame(region: Region, a: Access, b: Access): boolean {
+    if (a === b) return true
+    const [one, other] = [this.over(region, a), this.over(region, b)]
+    return one !== undefined && other !== undefined && isSameAccess(one, other, region.shape)
+  }
+
   private begin(node: GraphNode, own: Elementwise): void {
-    const { shape, code } = own.kernel
+    const { kernel, length, slots } = own
     const region: Region = {
       members: [node.id],
-      shape,
+      shape: kernel.shape,
+      length,
+      isRow: length > 0,
       sources: new Map(),
-      slots: own.slots,
-      instructions: code.length,
+      slots,
+      rowSlots: 0,
+      instructions: kernel.code.length,
+      reductions: length > 0 ? 1 : 0,
     }
     const number = this.all.push(region) - 1
     this.of[node.id] = region
-    this.access[node.id] = inOrder(shape)
-    this.readAll(node, own, number, shape, own.kernel.operands)
+    const { shape } = kernel
+    this.access[node.id] = length > 0 ? alongRow(inOrder(shape.slice(0, -1)), length) : inOrder(shape)
+    this.readAll(node, own, number, shape, kernel.operands)
   }
 
   private readAll(
@@ -146,34 +179,80 @@ export class Regions {
     }
   }
 
+  /** An access over the points of a region, whose shape may have been refined, or gained rows, since. */
+  private over({ shape, length }: Region, access: Access): Access | undefined {
+    const isOfRows = length > 0 && sizeOf(access.shape) < sizeOf(shape)
+    return refined(isOfRows ? alongRow(access, length) : access, shape)
+  }
+
+  /** What a member reads of its operands at the points of its region, where `access` reads its value. */
+  inside(region: Region, { kernel, length }: Elementwise, access: Access): Composed | undefined {
+    const read = this.over(region, access)
+    if (read === undefined) return undefined
+    if (length === 0) return composed(kernel.shape, kernel.operands, read)
+    const row = rowOf(read, length)
+    return row && { shape: read.shape, operands: [row] }
+  }
+
+  /** The region as it is with rows of the length that a reduction has; undefined where it has others. */
+  private withRows(region: Region, length: number, access: Access): Region | undefined {
+    if (region.length > 0) return region.length === length ? region : undefined
+    const over = refined(access, region.shape)
+    if (over === undefined) return undefined
+    const repeats = rowOf(over, length) !== undefined
+    const rows: Region = {
+      ...region,
+      shape: repeats ? region.shape : [...region.shape, length],
+      length,
+      isRow: !repeats,
+      slots: 0,
+      rowSlots: 0,
+    }
+    for (const id of region.members) this.count(rows, id, this.values.elementwise[id]!.slots)
+    return rows
+  }
+
+  /** Counts the cost of a member: of a number a row it is small. */
+  private count(region: Region, id: number, slots: number): void {
+    const { access } = this
+    const isRow = region.length > 0 && this.over(region, access[id]!)!.strides.at(-1) === 0
+    if (isRow && this.values.elementwise[id]!.length === 0) region.rowSlots += slots
+    else region.slots += slots
+  }
+
   /** Joins a node to the region that reads it, or says why not. */
   private join(node: GraphNode, own: Elementwise, region: Region): Apart | undefined {
     const { id } = node
     const apart = this.isApart(node, own, region)
     if (apart !== undefined) return apart
-    const read = refined(this.access[id]!, region.shape)
-    const inside = read && composed(own.kernel.shape, own.kernel.operands, read)
-    if (inside === undefined) return 'order of elements'
+    const rows = own.length > 0 ? this.withRows(region, own.length, this.access[id]!) : region
+    if (rows === undefined) return 'other rows'
+    const inside = this.inside(rows, own, this.access[id]!)
+    // A row is one dimension of the kernel.
+    if (inside === undefined || (rows.length > 0 && inside.shape.at(-1) !== rows.length))
+      return 'order of elements'
     const instructions = region.instructions + own.kernel.code.length + (isExact(own.kernel) ? 0 : 1)
+    const reductions = region.reductions + (own.length > 0 ? 1 : 0)
     if (
       instructions > mostInstructions ||
+      reductions > mostReductions ||
       inside.shape.length > mostDimensions ||
       region.sources.size - 1 + node.inputs.length > mostOperands
     )
       return 'too large'
-    const points = sizeOf(region.shape)
     const bytes = inside.operands.map(
       (access, i) => reached(access) * elementBytes[own.kernel.operands[i]!.dtype],
     )
-    const worse = this.isWorse(node, own, region, points, bytes)
+    const read = this.over(rows, this.access[id]!)!
+    const joined: Region = { ...rows, shape: inside.shape }
+    this.access[id] = read
+    this.count(joined, id, own.slots)
+    const worse = this.isWorse(node, own, region, joined, bytes)
     if (worse !== undefined) return worse
     region.members.push(id)
-    region.shape = inside.shape
-    region.slots += own.slots
-    region.instructions = instructions
+    Object.assign(region, { ...joined, members: region.members, instructions, reductions })
     region.sources.delete(id)
     this.of[id] = region
-    this.access[id] = read
     this.readAll(node, own, this.reader[id]!, inside.shape, inside.operands)
     return undefined
   }
@@ -188,12 +267,12 @@ export class Regions {
     return undefined
   }
 
-  /** Compares one kernel with two; both by the same figures. */
+  /** Compares one kernel with two; all by the same figures. */
   private isWorse(
     { id, inputs }: GraphNode,
-    { kernel, slots }: Elementwise,
+    { kernel, length, slots }: Elementwise,
     region: Region,
-    points: number,
+    joinedRegion: Region,
     bytes: readonly number[],
   ): Apart | undefined {
     const { values } = this
@@ -205,9 +284,10 @@ export class Regions {
         ready = Math.max(ready, values.end[source]!)
       }
     const last = values.elementwise[region.members[0]!]!.kernel
-    const written = points * elementBytes[last.results[0]!.dtype]
+    const results = sizeOf(region.isRow ? region.shape.slice(0, -1) : region.shape)
+    const written = results * elementBytes[last.results[0]!.dtype]
     const count = sizeOf(kernel.shape)
-    const stored = count * elementBytes[kernel.results[0]!.dtype]
+    const stored = (length > 0 ? count / length : count) * elementBytes[kernel.results[0]!.dtype]
     let given = 0
     let fresh = 0
     let held = 0
@@ -222,9 +302,14 @@ export class Regions {
       while (values.viewFrom[source]! >= 0) source = this.ir.nodes[source]!.inputs[0]!
       held += values.bytes[source]!
     })
-    const alone = this.time(count, slots, given + stored)
-    const after = this.time(points, region.slots, others + region.sources.get(id)! + written)
-    const joined = this.time(points, region.slots + slots, others + fresh + written)
+    const alone = this.time({ points: count, slots }, given + stored)
+    // A reduction that is alone stays the kernel that it is, which may divide a row among blocks.
+    const isAlone = region.isRow && region.members.length === 1
+    const after = this.timeOf(
+      isAlone ? { ...region, length: 0 } : region,
+      others + region.sources.get(id)! + written,
+    )
+    const joined = this.timeOf(joinedRegion, others + fresh + written)
     if (joined > alone + after) return 'longer'
     if (this.effort === 'free') return undefined
     const start = values.ready(id)
@@ -232,8 +317,16 @@ export class Regions {
     return held > stored && ready > start ? 'memory' : undefined
   }
 
-  private time(points: number, slots: number, movedBytes: number): number {
+  private timeOf({ shape, length, slots, rowSlots }: Region, movedBytes: number): number {
+    const points = sizeOf(shape)
+    if (length === 0) return this.time({ points, slots }, movedBytes)
+    const rows = { count: points / length, length }
+    return this.time({ points, slots: slots + rowSlots / length, rows }, movedBytes)
+  }
+
+  private time(kernel: { points: number; slots: number; rows?: Rows }, movedBytes: number): number {
+    const { points, slots, rows } = kernel
     const flops = operationsOf(points, slots)
-    return costOf({ op: 'fused', flops, movedBytes }, this.ir.settings.machine).nanoseconds
+    return costOf({ op: 'fused', flops, movedBytes, rows }, this.ir.settings.machine).nanoseconds
   }
 }

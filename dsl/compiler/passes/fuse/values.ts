@@ -1,6 +1,7 @@
 import type { GraphNode } from '../../../ir/graph.js'
-import type { MapSpec } from '../../../ir/kernel-spec.js'
+import type { KernelSpec, MapSpec, ReduceSpec } from '../../../ir/kernel-spec.js'
 import { elementBytes, tensorBytes } from '../../../ir/tensor.js'
+import { isFloat } from '../../../language/operators/elementwise.js'
 import { costOf, slotsOf, type Work } from '../../../machine/cost.js'
 import type { Checked } from '../../analysis/ir.js'
 import { donatedReads, isView, operatorOf } from '../../analysis/operators.js'
@@ -9,12 +10,32 @@ import { takesMemory } from '../../analysis/taken-memory.js'
 /** Views whose source may be read in their place. `keep` and `after` are views that mean something. */
 const plainViews: ReadonlySet<string> = new Set(['reshape', 'slice', 'transpose'])
 
-/** The elementwise kernel of a node. */
+/** The kernel of a node that a region may have: elementwise, or a reduction of rows as a map. */
 export interface Elementwise {
   readonly kernel: MapSpec
+  /** The elements of a row that is reduced; 0: the kernel is elementwise. */
+  readonly length: number
   /** The cost of one element, in instructions of one cycle. */
   readonly slots: number
   readonly tolerance: number
+}
+
+const rowReductions = { sum: 'rowSum', mean: 'rowMean', max: 'rowMax', min: 'rowMin' } as const
+
+/** A reduction along the last dimension as a map of rows; undefined of any other. */
+const asRows = ({ how, outer, length, inner, input, output }: ReduceSpec): MapSpec | undefined => {
+  if (inner !== 1 || length === 1 || how === 'argmax' || how === 'argmin') return undefined
+  return {
+    kind: 'map',
+    shape: outer === 1 ? [length] : [outer, length],
+    compute: isFloat(input) ? 'f32' : 'i32',
+    operands: [{ dtype: input, offset: 0, strides: outer === 1 ? [1] : [length, 1] }],
+    code: [
+      ['operand', 0],
+      [rowReductions[how], 0],
+    ],
+    results: [{ value: 1, dtype: output, row: true }],
+  }
 }
 
 /** Nodes whose memory a kernel takes, and all others that share it: who reads them has an order to keep. */
@@ -44,7 +65,8 @@ export class Values {
   readonly end: Float64Array
   /** By node: bytes that its memory adds to those that are held anyway. */
   readonly bytes: Float64Array
-  private readonly known = new Map<MapSpec, Elementwise>()
+  private readonly known = new Map<KernelSpec, Elementwise>()
+  private readonly reductions = new Map<string, ReduceSpec>()
   private readonly times = new Map<object, number>()
 
   constructor(readonly ir: Checked) {
@@ -90,16 +112,33 @@ export class Values {
       return this.measured(node, { op, kind: 'collective', collective: lowered, movedBytes })
     }
     const { kernel, flops, movedBytes } = lowered
-    // An index counts along a dimension of the kernel's own, which a region may not have.
-    if (kernel.kind === 'map' && !hasOrder && !kernel.code.some(([what]) => what === 'index')) {
-      let known = this.known.get(kernel)
-      if (known === undefined) {
-        const tolerance = operator.tolerance(output, given, node.attrs)
-        this.known.set(kernel, (known = { kernel, slots: slotsOf(kernel.code), tolerance }))
-      }
-      this.elementwise[id] = known
-    }
+    if (!hasOrder)
+      this.elementwise[id] = this.elementwiseOf(kernel, () => operator.tolerance(output, given, node.attrs))
     return this.measured(node, { op, kernel, flops, movedBytes })
+  }
+
+  private elementwiseOf(spec: KernelSpec, tolerance: () => number): Elementwise | undefined {
+    // An index counts along a dimension of the kernel's own, which a region may not have.
+    const isPlain = spec.kind === 'map' && !spec.code.some(([what]) => what === 'index')
+    if (!isPlain && spec.kind !== 'reduce') return undefined
+    const key = isPlain ? spec : this.oneOf(spec as ReduceSpec)
+    const known = this.known.get(key)
+    if (known !== undefined) return known
+    const kernel = isPlain ? spec : asRows(spec as ReduceSpec)
+    if (kernel === undefined) return undefined
+    const length = isPlain ? 0 : (spec as ReduceSpec).length
+    const made = { kernel, length, slots: slotsOf(kernel.code), tolerance: tolerance() }
+    this.known.set(key, made)
+    return made
+  }
+
+  /** Equal reductions are one object: each node has its own, and a large graph repeats few. */
+  private oneOf(spec: ReduceSpec): ReduceSpec {
+    const { how, outer, length, inner, input, output } = spec
+    const key = `${how} ${outer} ${length} ${inner} ${input} ${output}`
+    const one = this.reductions.get(key)
+    if (one === undefined) this.reductions.set(key, spec)
+    return one ?? spec
   }
 
   private timeOf(node: GraphNode): number {
