@@ -1,5 +1,6 @@
 import type { GraphNode } from '../../ir/graph.js'
 import type { MapSpec } from '../../ir/kernel-spec.js'
+import type { BoundSpec } from '../../ir/tensor.js'
 
 /** The attributes of a node that the pass `fuse` made of several. */
 export interface FusedAttrs {
@@ -7,6 +8,8 @@ export interface FusedAttrs {
   readonly flops: number
   readonly movedBytes: number
   readonly tolerance: number
+  /** What it writes beside its own value, in order. */
+  readonly results: readonly { readonly name: string; readonly spec: BoundSpec }[]
   /** The names of the nodes. */
   readonly members: readonly string[]
 }

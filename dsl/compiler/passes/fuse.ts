@@ -49,6 +49,10 @@ class Fusing {
     this.fusion = { regions: [], apart: [], kernels: 0 }
   }
 
+  get hasSeveral(): boolean {
+    return this.regions.all.some(({ results }) => results.length > 0)
+  }
+
   /** The graph with each region as one node, in the place of its last member. */
   rewritten(): Checked {
     const { ir, regions } = this
@@ -57,20 +61,17 @@ class Fusing {
       if (region.members.length > 1) fused.set(region.members[0]!, this.nodeOf(region))
     this.fusion.kernels = fused.size
     if (fused.size === 0) return ir
-    const kept = this.keptOf(fused)
+    const old = this.orderOf(this.keptOf(fused), fused)
     const renumbered = new Int32Array(ir.nodes.length).fill(-1)
-    let count = 0
-    for (let id = 0; id < kept.length; id++) if (kept[id] === 1) renumbered[id] = count++
-    const nodes = new Array<GraphNode>(count)
-    const specs = new Array<Checked['specs'][number]>(count)
-    const old = new Int32Array(count)
-    for (let id = 0; id < kept.length; id++) {
-      const at = renumbered[id]!
-      if (at < 0) continue
-      const node = fused.get(id) ?? ir.nodes[id]!
+    old.forEach((id, at) => {
+      renumbered[id] = at
+    })
+    const nodes = new Array<GraphNode>(old.length)
+    const specs = new Array<Checked['specs'][number]>(old.length)
+    for (const [at, id] of old.entries()) {
+      const node = fused.get(id) ?? this.resultOf(id) ?? ir.nodes[id]!
       nodes[at] = { ...node, id: at, inputs: node.inputs.map(input => renumbered[input]!) }
       specs[at] = ir.specs[id]!
-      old[at] = id
     }
     const { deviceOf, turnOf } = ir
     return {
@@ -89,11 +90,36 @@ class Fusing {
     }
   }
 
+  /** The nodes that stay, in order; the results of a region follow its last member. */
+  private orderOf(kept: Uint8Array, fused: ReadonlyMap<number, GraphNode>): readonly number[] {
+    const order: number[] = []
+    for (let id = 0; id < kept.length; id++) {
+      if (kept[id] === 0 || this.isInner(id)) continue
+      order.push(id)
+      if (fused.has(id)) for (const result of this.regions.of[id]!.results) order.push(result)
+    }
+    return order
+  }
+
+  private isInner(id: number): boolean {
+    const region = this.regions.of[id]
+    return region !== undefined && region.members[0] !== id
+  }
+
+  /** A result of a region beside that of its last member. */
+  private resultOf(id: number): GraphNode | undefined {
+    const region = this.regions.of[id]
+    if (region === undefined || region.members[0] === id) return undefined
+    const index = region.results.indexOf(id) + 1
+    return { ...this.ir.nodes[id]!, op: 'port', inputs: [region.members[0]!], attrs: { index } }
+  }
+
   private nodeOf(region: Region): GraphNode {
     const { nodes } = this.ir
     const { reads, kernel, code, ...rest } = fusedKernel(this.regions, this.ir, region)
     const members = region.members.map(id => nodes[id]!.name).reverse()
-    const attrs: FusedAttrs = { kernel: this.kernels.one(kernel, code), ...rest, members }
+    const results = region.results.map(id => ({ name: nodes[id]!.name, spec: this.ir.specs[id]! }))
+    const attrs: FusedAttrs = { kernel: this.kernels.one(kernel, code), ...rest, results, members }
     const last = nodes[region.members[0]!]!
     if (this.fusion.regions.length < mostListed)
       this.fusion.regions.push({ name: last.name, members, at: last.at })
@@ -104,14 +130,12 @@ class Fusing {
   private keptOf(fused: ReadonlyMap<number, GraphNode>): Uint8Array {
     const { nodes, outputs } = this.ir
     const kept = new Uint8Array(nodes.length)
-    const { of, values } = this.regions
+    const { values } = this.regions
     for (const { op, inputs } of nodes) if (op === 'delay') kept[inputs[0]!] = 1
     for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) kept[id] = 1
     for (let id = nodes.length - 1; id >= 0; id--) {
-      const region = of[id]
-      const isInner = region !== undefined && region.members[0] !== id
-      if (!isInner && values.viewFrom[id]! < 0) kept[id] = 1
-      if (kept[id] === 0 || nodes[id]!.op === 'delay') continue
+      if (!this.isInner(id) && values.viewFrom[id]! < 0) kept[id] = 1
+      if (kept[id] === 0 || this.isInner(id) || nodes[id]!.op === 'delay') continue
       for (const input of (fused.get(id) ?? nodes[id]!).inputs) kept[input] = 1
     }
     return kept
@@ -127,11 +151,18 @@ class Fusing {
   }
 }
 
+/** `hasSeveral`: whether a kernel has several results. */
+export interface Fused {
+  readonly ir: Checked
+  readonly fusion: Omit<Fusion, 'rejected'>
+  readonly hasSeveral: boolean
+}
+
 export const fuse =
   (effort: Effort) =>
-  (ir: Checked): { readonly ir: Checked; readonly fusion: Omit<Fusion, 'rejected'> } => {
+  (ir: Checked): Fused => {
     const fusing = new Fusing(ir, effort)
     const rewritten = fusing.rewritten()
     fusing.apart()
-    return { ir: rewritten, fusion: { ...fusing.fusion, effort } }
+    return { ir: rewritten, fusion: { ...fusing.fusion, effort }, hasSeveral: fusing.hasSeveral }
   }

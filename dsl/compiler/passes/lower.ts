@@ -84,7 +84,7 @@ export const lower = pass('lower', (ir: Checked): Passed<Lowered> => {
         part(low, node)
         break
       case 'fused':
-        fusedKernel(low, node)
+        fusedKernel(low, node, writes)
         break
       case 'kernel':
         userKernel(low, node, writes)

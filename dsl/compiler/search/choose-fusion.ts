@@ -3,6 +3,7 @@ import type { Plan } from '../../ir/plan.js'
 import type { Checked } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
 import { type Fusion, provenanceOf, recordProvenance } from '../analysis/provenance.js'
+import type { Effort } from '../passes/fuse/regions.js'
 import { fuse } from '../passes/fuse.js'
 import { mostPredicted, tickOf, worth } from './choose-arenas.js'
 
@@ -24,14 +25,14 @@ const worse = (plan: Plan, plain: Plan, { settings }: Checked): string | undefin
   return tick > before * (1 + worth) ? `a tick of ${tick} ns instead of ${before}` : undefined
 }
 
-const fusing = pass('fuse', ({ ir, effort }: { readonly ir: Checked; readonly effort: 'free' | 'lean' }) =>
+const fusing = pass('fuse', ({ ir, effort }: { readonly ir: Checked; readonly effort: Effort }) =>
   fuse(effort)(ir),
 )
 
 /**
  * With `fuse: true` the graph is planned as it is and with fused kernels. The fused plan is taken where it
- * holds no more memory and its predicted tick is no longer; else what surely costs neither is fused and
- * planned, and if that is worse too, nothing is.
+ * holds no more memory and its predicted tick is no longer; else the same is tried without kernels of several
+ * results, then what surely costs neither, and if that is worse too, nothing is fused.
  */
 export const chooseFusion =
   (planned: (ir: Checked) => Passed<Plan>) =>
@@ -40,8 +41,11 @@ export const chooseFusion =
     const plain = planned(ir)
     const rejected: string[] = []
     let last: Omit<Fusion, 'rejected'> | undefined
-    for (const effort of ['free', 'lean'] as const) {
+    let hasSeveral = true
+    for (const effort of ['wide', 'free', 'lean'] as const) {
+      if (effort === 'free' && !hasSeveral) continue
       const fused = fusing({ ir, effort })
+      hasSeveral = fused.hasSeveral
       last = fused.fusion
       const plan = fused.ir === ir ? plain : planned(fused.ir)
       if (E.isLeft(plan)) continue

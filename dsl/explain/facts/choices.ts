@@ -83,7 +83,8 @@ const changesOf = (changes: readonly Change[]): NonNullable<Choices['changes']> 
   })
 
 const efforts: Readonly<Record<Fusion['effort'], string>> = {
-  free: 'wherever one kernel takes no longer than two',
+  wide: 'wherever one kernel takes no longer than two',
+  free: 'of one result each, wherever one kernel takes no longer than two',
   lean: 'only what surely costs no memory and no time',
   none: 'nothing, since it would make the plan worse',
 }

@@ -187,6 +187,46 @@ describe('fuse', () => {
       expect(Math.abs(each - y![i]!)).toBeLessThan(1e-5 * Math.max(1, Math.abs(each)))
   })
 
+  test.each<[string, (x: Square) => Record<string, DeviceFlow<AnyTensor>>]>([
+    ['sums of the same', x => ({ total: x.pipe(sum(1)), square: x.pipe(mul(x), sum(1)) })],
+    [
+      'a softmax and its sum',
+      x => {
+        const e = x.pipe(exp())
+        const total = e.pipe(sum({ axis: 1, keepDims: true }))
+        return { total, y: e.pipe(mul(total)) }
+      },
+    ],
+    ['rows of two kinds', x => ({ least: x.pipe(min(1)), norm: x.pipe(layerNorm()) })],
+    [
+      'what both are made of',
+      x => {
+        const both = x.pipe(mul(3))
+        return { a: both.pipe(abs()), b: both.pipe(neg()) }
+      },
+    ],
+  ])('makes one kernel with several results: %s', (_, body) => {
+    const made = graph(square, ({ x }) =>
+      Object.fromEntries(
+        Object.entries(body(x.pipe(upload()))).map(([name, y]) => [name, y.pipe(download())]),
+      ),
+    )
+    const plan = fused(made as never)
+    expect(kernelsOf(plan)).toEqual(['fused'])
+    const node = plan.nodes.find(({ op }) => op === 'fused')!
+    expect((node.kernel as MapSpec).results).toHaveLength(2)
+    expect(verify(plan)).toEqual([])
+  })
+
+  test('gives no result to what comes before the last member', () => {
+    // The product reads e, and what it yields is read with e.
+    const made = graph(square, ({ x }) => {
+      const e = x.pipe(upload(), exp())
+      return { y: e.pipe(add(e.pipe(matmul(param('w', matrix)))), download()) }
+    })
+    expect(kernelsOf(fused(made as never))).toEqual(['exp', 'matmul', 'add'])
+  })
+
   test('computes a value with several readers of one kernel once', () => {
     const made = graph(square, ({ x }) => {
       const e = x.pipe(upload(), exp())
@@ -223,8 +263,9 @@ describe('fuse', () => {
     expect(JSON.stringify(compile(made, { fuse: false }))).toBe(JSON.stringify(compile(made)))
   })
 
-  test('reads of memory what its operations together need from outside, and writes one value', () => {
+  test('reads of memory what its operations together need from outside, and writes what others read', () => {
     let regions = 0
+    let results = 0
     fc.assert(
       fc.property(sample({ steps: 16 }), made => {
         const settings = { dims: made.dims }
@@ -239,7 +280,10 @@ describe('fuse', () => {
           const least = new Set(each.flatMap(({ reads }) => reads).filter(read => !inside.has(read)))
           const [own] = touchedOf(plan).get(name)!
           expect(new Set(own!.reads)).toEqual(least)
-          expect(own!.writes).toHaveLength(1)
+          const others = [...apart].filter(([other]) => !members.includes(other)).flatMap(([, runs]) => runs)
+          const outside = new Set(others.flatMap(({ reads }) => reads))
+          expect(new Set(own!.writes)).toEqual(new Set([...inside].filter(write => outside.has(write))))
+          results += own!.writes.length - 1
           expect(own!.reads.length).toBeLessThanOrEqual(
             each.reduce((sum, { reads }) => sum + reads.length, 0),
           )
@@ -249,6 +293,7 @@ describe('fuse', () => {
       { numRuns: runs(40) },
     )
     expect(regions).toBeGreaterThan(often(0))
+    expect(results).toBeGreaterThan(often(0))
   })
 
   const options = [{}, { rates: true }, { devices: 2 }, { stays: true }] as const

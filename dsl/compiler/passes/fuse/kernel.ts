@@ -3,7 +3,7 @@ import { elementBytes as bytesOf, elements, tensorBytes } from '../../../ir/tens
 import { mapFlops } from '../../../language/operators/elementwise.js'
 import { coalesce, denseStrides } from '../../../language/operators/shapes.js'
 import type { Checked } from '../../analysis/ir.js'
-import { type Access, reached } from './access.js'
+import { type Access, reached, sizeOf } from './access.js'
 import { isExact, type Region, type Regions } from './regions.js'
 
 /** A region as one kernel, and the nodes whose values are its operands. */
@@ -72,6 +72,7 @@ export const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fuse
   const code = new Code()
   const operands = new Operands()
   const made = new Map<number, number>()
+  const raw = new Map<number, number>()
   let tolerance = 0
   for (let m = region.members.length - 1; m >= 0; m--) {
     const id = region.members[m]!
@@ -88,6 +89,7 @@ export const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fuse
     const place: number[] = []
     for (const instruction of kernel.code) place.push(at(code, instruction, given, place))
     const value = place[kernel.results[0]!.value]!
+    raw.set(id, value)
     // What another member reads of it is what it would have loaded.
     const { dtype } = kernel.results[0]!
     made.set(id, m === 0 || isExact(kernel) ? value : code.put([dtype as MapRounding, value]))
@@ -104,14 +106,27 @@ export const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fuse
       compute: values.elementwise[last]!.kernel.compute,
       operands: operands.list.map(({ dtype, offset }, i) => ({ dtype, offset, strides: merged.strides[i]! })),
       code: code.list,
-      results: [{ value: made.get(last)!, dtype: output.dtype, ...(isRow ? { row: true as const } : {}) }],
+      results: [last, ...region.results].map(id => ({
+        value: raw.get(id)!,
+        dtype: ir.specs[id]!.dtype,
+        ...(isRowOf(region, regions, id) ? { row: true as const } : {}),
+      })),
     },
     code: code.text,
     reads: operands.reads,
     flops: mapFlops(code.list, elements(output.shape) * (isRow ? length : 1)),
-    movedBytes: moved + tensorBytes(output),
+    movedBytes: moved + tensorBytes(output) + region.resultBytes,
     tolerance,
   }
+}
+
+/** Whether the value of a member is one number a row. */
+const isRowOf = (region: Region, { access }: Regions, id: number): boolean => {
+  if (region.length === 0) return false
+  const { shape, strides } = access[id]!
+  return region.members[0] === id
+    ? region.isRow
+    : sizeOf(shape) < sizeOf(region.shape) || strides.at(-1) === 0
 }
 
 /** The dimensions of a region in as few as possible; a row stays one of its own. */

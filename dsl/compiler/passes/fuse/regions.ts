@@ -25,12 +25,15 @@ const mostReductions = 16
 /** Dimensions that a kernel may have. */
 const mostDimensions = 8
 
-/** `lean`: only what surely holds no more memory, and surely ends no later. */
-export type Effort = 'free' | 'lean'
+/**
+ * `wide`: kernels with several results too. `lean`: only what surely holds no more memory, and surely ends no
+ * later.
+ */
+export type Effort = 'wide' | 'free' | 'lean'
 
 /**
- * Elementwise operations and reductions along rows that become one kernel. All but the last member are read by
- * members only.
+ * Elementwise operations and reductions along rows that become one kernel. Its results are the value of the last
+ * member, and those of others that something outside reads, which then comes after the last member.
  */
 export interface Region {
   /** Latest first. */
@@ -41,6 +44,10 @@ export interface Region {
   length: number
   /** Whether the result is one number a row. */
   isRow: boolean
+  /** Members beside the last one whose values are results. */
+  readonly results: number[]
+  /** The bytes of these. */
+  resultBytes: number
   /** What it reads of other nodes, a view read through or not: by node, bytes. */
   readonly sources: Map<number, number>
   /** The cost of a point, and of a row. */
@@ -51,7 +58,10 @@ export interface Region {
 }
 
 const nobody = -1
-const several = -2
+/** A region reads the node in several orders of its elements, so that it cannot be in one. */
+const elsewhere = -2
+/** Results of one kernel, at most. */
+const mostResults = 8
 
 /** Whether a value is the same after it was stored in memory and loaded again. */
 export const isExact = ({ code, compute, results }: MapSpec): boolean => {
@@ -61,10 +71,15 @@ export const isExact = ({ code, compute, results }: MapSpec): boolean => {
   return dtype === 'u8' && (made === 'lt' || made === 'le' || made === 'eq')
 }
 
+/** The elements of a member's value. */
+const kernelElements = ({ kernel, length }: Elementwise): number =>
+  sizeOf(length > 0 ? kernel.shape.slice(0, -1) : kernel.shape)
+
 /**
  * Finds regions in one sweep from the last node to the first: when a node is met, all its readers are known.
- * Where these are members of one region that read the same of it at each point, it joins them. So a region is
- * never on a path from itself to itself, and the sweep takes time in proportion to the graph.
+ * Where these are members of one region that read the same of it at each point, it joins them; where others read
+ * it too they come after the last member, and it is a result. So a region is never on a path from itself to
+ * itself, and the sweep takes time in proportion to the graph.
  */
 export class Regions {
   readonly values: Values
@@ -74,8 +89,13 @@ export class Regions {
   readonly access: (Access | undefined)[]
   /** By node: why it did not join its reader. */
   readonly refused = new Map<number, Apart>()
-  /** By node: the number of the region that alone reads it. */
+  /** By node: the number of the region that reads it; of several the one whose last member comes first. */
   private readonly reader: Int32Array
+  /** By node: the first of the members that read it, and the first of all other readers. */
+  private readonly inner: Float64Array
+  private readonly outer: Float64Array
+  /** By node: whether something other than its region reads it. */
+  private readonly stored: Uint8Array
 
   constructor(
     private readonly ir: Checked,
@@ -86,8 +106,11 @@ export class Regions {
     this.of = new Array(nodes.length)
     this.access = new Array(nodes.length)
     this.reader = new Int32Array(nodes.length).fill(nobody)
-    for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) this.reader[id] = several
-    for (const { op, inputs } of nodes) if (op === 'delay') this.reader[inputs[0]!] = several
+    this.inner = new Float64Array(nodes.length).fill(Number.POSITIVE_INFINITY)
+    this.outer = new Float64Array(nodes.length).fill(Number.POSITIVE_INFINITY)
+    this.stored = new Uint8Array(nodes.length)
+    for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) this.stored[id] = 1
+    for (const { op, inputs } of nodes) if (op === 'delay') this.stored[inputs[0]!] = 1
     for (let id = nodes.length - 1; id >= 0; id--) this.meet(nodes[id]!)
   }
 
@@ -97,43 +120,82 @@ export class Regions {
     const own = elementwise[id]
     const reader = this.reader[id]!
     if (own !== undefined) {
-      const region = reader >= 0 ? this.all[reader]! : undefined
-      const refusal = region === undefined ? undefined : this.join(node, own, region)
-      if (region !== undefined && refusal === undefined) return
-      if (refusal !== undefined) this.refused.set(id, refusal)
-      this.begin(node, own)
-    } else if (viewFrom[id]! >= 0 && reader >= 0) {
+      if (reader >= 0) {
+        const refusal = this.join(node, own, this.all[reader]!, reader)
+        if (refusal === undefined) return
+        this.refused.set(id, refusal)
+      }
+      if (!this.joinSibling(node, own)) this.begin(node, own)
+    } else if (viewFrom[id]! >= 0 && reader >= 0 && this.stored[id] === 0) {
       const region = this.all[reader]!
       const { shape, offset, strides } = this.access[id]!
       const source = inputs[0]!
-      this.read(source, reader, { shape, offset: offset + viewFrom[id]!, strides })
+      this.read(source, reader, { shape, offset: offset + viewFrom[id]!, strides }, this.inner[id]!)
       region.sources.set(source, region.sources.get(id)!)
       region.sources.delete(id)
-    } else if (op !== 'delay') for (const input of inputs) this.readOutside(input)
+    } else if (op !== 'delay') {
+      const first = viewFrom[id]! >= 0 ? Math.min(this.inner[id]!, this.outer[id]!) : id
+      for (const input of inputs) this.readOutside(input, first)
+    }
   }
 
-  private readOutside(id: number): void {
-    if (this.reader[id]! >= 0) this.readByOthers(id)
-    this.reader[id] = several
+  private readOutside(id: number, by: number): void {
+    this.stored[id] = 1
+    this.outer[id] = Math.min(by, this.outer[id]!)
   }
 
-  private readByOthers(id: number): void {
-    if (this.values.elementwise[id] !== undefined) this.refused.set(id, 'read by several')
-  }
-
-  /** A region reads a node. */
-  private read(id: number, region: number, access: Access): void {
+  /** A member of a region reads a node. */
+  private read(id: number, region: number, access: Access, by: number): void {
     const known = this.reader[id]!
-    if (known === nobody) {
+    if (known === region) {
+      this.inner[id] = Math.min(by, this.inner[id]!)
+      if (!this.isSame(this.all[region]!, this.access[id]!, access)) {
+        this.refused.set(id, 'order of elements')
+        this.reader[id] = elsewhere
+        this.readOutside(id, this.inner[id]!)
+      }
+    } else if (known === elsewhere || (known >= 0 && this.lastOf(known) < this.lastOf(region))) {
+      this.readOutside(id, by)
+    } else {
+      if (known >= 0) this.readOutside(id, this.inner[id]!)
       this.reader[id] = region
       this.access[id] = access
-    } else if (known !== region) {
-      this.readByOthers(id)
-      this.reader[id] = several
-    } else if (!this.isSame(this.all[region]!, this.access[id]!, access)) {
-      this.refused.set(id, 'order of elements')
-      this.reader[id] = several
+      this.inner[id] = by
     }
+  }
+
+  private lastOf(region: number): number {
+    return this.all[region]!.members[0]!
+  }
+
+  /**
+   * Joins a node that no member reads to a region that reads the same elements of the same value, so that they
+   * are read once.
+   */
+  private joinSibling(node: GraphNode, own: Elementwise): boolean {
+    const { id, inputs } = node
+    const { kernel, length } = own
+    if (this.effort !== 'wide') return false
+    const first = Math.min(this.inner[id]!, this.outer[id]!)
+    for (let i = 0; i < inputs.length; i++) {
+      const number = this.reader[inputs[i]!]!
+      if (number < 0 || number === this.reader[id] || first <= this.lastOf(number)) continue
+      const region = this.all[number]!
+      const { shape } = kernel
+      const result = length > 0 ? alongRow(inOrder(shape.slice(0, -1)), length) : inOrder(shape)
+      const { offset, strides } = kernel.operands[i]!
+      const isShared = this.isSame(region, this.access[inputs[i]!]!, { shape, offset, strides })
+      if (!isShared) continue
+      const before = this.access[id]
+      this.access[id] = result
+      this.stored[id] = 1
+      if (this.join(node, own, region, number) === undefined) {
+        this.refused.delete(id)
+        return true
+      }
+      this.access[id] = before
+    }
+    return false
   }
 
   private isSame(region: Region, a: Access, b: Access): boolean {
@@ -149,6 +211,8 @@ export class Regions {
       shape: kernel.shape,
       length,
       isRow: length > 0,
+      results: [],
+      resultBytes: 0,
       sources: new Map(),
       slots,
       rowSlots: 0,
@@ -163,7 +227,7 @@ export class Regions {
   }
 
   private readAll(
-    { inputs }: GraphNode,
+    { id, inputs }: GraphNode,
     { kernel }: Elementwise,
     number: number,
     shape: readonly number[],
@@ -174,7 +238,7 @@ export class Regions {
       const { offset, strides } = operands[i]!
       const access: Access = { shape, offset, strides }
       const bytes = reached(access) * elementBytes[kernel.operands[i]!.dtype]
-      this.read(inputs[i]!, number, access)
+      this.read(inputs[i]!, number, access, id)
       sources.set(inputs[i]!, Math.max(bytes, sources.get(inputs[i]!) ?? 0))
     }
   }
@@ -221,7 +285,7 @@ export class Regions {
   }
 
   /** Joins a node to the region that reads it, or says why not. */
-  private join(node: GraphNode, own: Elementwise, region: Region): Apart | undefined {
+  private join(node: GraphNode, own: Elementwise, region: Region, number: number): Apart | undefined {
     const { id } = node
     const apart = this.isApart(node, own, region)
     if (apart !== undefined) return apart
@@ -245,6 +309,13 @@ export class Regions {
     )
     const read = this.over(rows, this.access[id]!)!
     const joined: Region = { ...rows, shape: inside.shape }
+    const isResult = this.stored[id] === 1
+    if (isResult) {
+      const first = this.reader[id] === number ? this.outer[id]! : Math.min(this.inner[id]!, this.outer[id]!)
+      const refusal = this.isNoResult(rows, read, kernelElements(own), first)
+      if (refusal !== undefined) return refusal
+      joined.resultBytes += kernelElements(own) * elementBytes[own.kernel.results[0]!.dtype]
+    }
     this.access[id] = read
     this.count(joined, id, own.slots)
     const worse = this.isWorse(node, own, region, joined, bytes)
@@ -252,8 +323,22 @@ export class Regions {
     region.members.push(id)
     Object.assign(region, { ...joined, members: region.members, instructions, reductions })
     region.sources.delete(id)
+    if (isResult) region.results.push(id)
     this.of[id] = region
-    this.readAll(node, own, this.reader[id]!, inside.shape, inside.operands)
+    this.readAll(node, own, number, inside.shape, inside.operands)
+    return undefined
+  }
+
+  /** Why a value that is read elsewhere cannot be a result of a region too. */
+  private isNoResult(region: Region, read: Access, elements: number, firstReader: number): Apart | undefined {
+    if (this.effort !== 'wide' || firstReader <= region.members[0]!) return 'read by several'
+    if (region.results.length + 2 > mostResults) return 'too large'
+    // Results are written in order.
+    const { shape } = read
+    const isRow = region.length > 0 && elements < sizeOf(shape)
+    const whole = isRow ? alongRow(inOrder(shape.slice(0, -1)), shape.at(-1)!) : inOrder(shape)
+    if (sizeOf(isRow ? shape.slice(0, -1) : shape) !== elements || !isSameAccess(read, whole, shape))
+      return 'order of elements'
     return undefined
   }
 
@@ -285,7 +370,8 @@ export class Regions {
       }
     const last = values.elementwise[region.members[0]!]!.kernel
     const results = sizeOf(region.isRow ? region.shape.slice(0, -1) : region.shape)
-    const written = results * elementBytes[last.results[0]!.dtype]
+    const written = results * elementBytes[last.results[0]!.dtype] + region.resultBytes
+    const more = joinedRegion.resultBytes - region.resultBytes
     const count = sizeOf(kernel.shape)
     const stored = (length > 0 ? count / length : count) * elementBytes[kernel.results[0]!.dtype]
     let given = 0
@@ -307,11 +393,11 @@ export class Regions {
     const isAlone = region.isRow && region.members.length === 1
     const after = this.timeOf(
       isAlone ? { ...region, length: 0 } : region,
-      others + region.sources.get(id)! + written,
+      others + (region.sources.get(id) ?? 0) + written,
     )
-    const joined = this.timeOf(joinedRegion, others + fresh + written)
+    const joined = this.timeOf(joinedRegion, others + fresh + written + more)
     if (joined > alone + after) return 'longer'
-    if (this.effort === 'free') return undefined
+    if (this.effort !== 'lean') return undefined
     const start = values.ready(id)
     if (Math.max(ready, start) + joined > Math.max(ready, start + alone) + after) return 'longer'
     return held > stored && ready > start ? 'memory' : undefined

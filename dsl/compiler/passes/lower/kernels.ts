@@ -89,19 +89,19 @@ const collective = (
   })
 }
 
-/** A region of the pass `fuse`: one kernel. */
-export const fusedKernel = (low: Lowering, node: GraphNode): void => {
-  const { kernel, flops, movedBytes, tolerance } = fusedAttrs(node)
-  const target = low.fresh(node.name, low.spec(node.id), 'tick', 'device')
-  low.yields(
-    node.id,
-    target,
-    low.operation(node, node.inputs, [target], { kernel, flops, movedBytes, tolerance }),
-  )
-}
-
 /** By kernel node: the buffers of its writes, for its ports. */
 export type Writes = Map<number, readonly number[]>
+
+/** A region of the pass `fuse`: one kernel, whose further results are ports. */
+export const fusedKernel = (low: Lowering, node: GraphNode, writes: Writes): void => {
+  const { kernel, flops, movedBytes, tolerance, results } = fusedAttrs(node)
+  const targets = [{ name: node.name, spec: low.spec(node.id) }, ...results].map(({ name, spec }) =>
+    low.fresh(name, spec, 'tick', 'device'),
+  )
+  const id = low.operation(node, node.inputs, targets, { kernel, flops, movedBytes, tolerance })
+  low.yields(node.id, targets[0]!, id)
+  writes.set(node.id, targets)
+}
 
 export const userKernel = (low: Lowering, node: GraphNode, writes: Writes): void => {
   const bound = boundKernel(
