@@ -227,6 +227,18 @@ describe('fuse', () => {
     expect(kernelsOf(fused(made as never))).toEqual(['exp', 'matmul', 'add'])
   })
 
+  test('gives no result to what a view before the last member shows', () => {
+    const made = graph(square, ({ x }) => {
+      const u = x.pipe(upload())
+      const flat = u.pipe(relu()).pipe(reshape([4096]))
+      const last = u.pipe(abs())
+      return { flat: flat.pipe(download()), last: last.pipe(download()) }
+    })
+    const plan = fused(made as never)
+    expect(verify(plan)).toEqual([])
+    expect(kernelsOf(plan)).toEqual(['relu', 'abs'])
+  })
+
   test('computes a value with several readers of one kernel once', () => {
     const made = graph(square, ({ x }) => {
       const e = x.pipe(upload(), exp())

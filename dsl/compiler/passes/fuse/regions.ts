@@ -133,10 +133,7 @@ export class Regions {
       this.read(source, reader, { shape, offset: offset + viewFrom[id]!, strides }, this.inner[id]!)
       region.sources.set(source, region.sources.get(id)!)
       region.sources.delete(id)
-    } else if (op !== 'delay') {
-      const first = viewFrom[id]! >= 0 ? Math.min(this.inner[id]!, this.outer[id]!) : id
-      for (const input of inputs) this.readOutside(input, first)
-    }
+    } else if (op !== 'delay') for (const input of inputs) this.readOutside(input, id)
   }
 
   private readOutside(id: number, by: number): void {
