@@ -571,6 +571,7 @@ describe('every operator', () => {
 
   it('lowers to data: what JSON makes of a kernel is the kernel', () => {
     const spec: BoundSpec = { dtype: 'f32', shape: [4, 4] }
+    const heads: BoundSpec = { dtype: 'f32', shape: [2, 4, 4] }
     const code = [
       ['operand', 0],
       ['neg', 0],
@@ -600,7 +601,8 @@ describe('every operator', () => {
       const named = (_: string, value: unknown) => (value === -Infinity ? '-Infinity' : value)
       const number = (_: string, value: unknown) => (value === '-Infinity' ? -Infinity : value)
       for (const size of [1, 4]) {
-        const lowered = operator.lower([spec, spec], spec, {
+        const inputs = operator.name === 'attention' ? [heads, heads, heads] : [spec, spec]
+        const lowered = operator.lower(inputs, inputs[0]!, {
           ...attrs,
           communicator: braid.communicator('world', size),
         })
