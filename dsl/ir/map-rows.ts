@@ -2,7 +2,7 @@ import type { MapInstruction, MapRowReduction, MapSpec } from './kernel-spec.js'
 
 const reductions: ReadonlySet<string> = new Set<MapRowReduction>(['rowSum', 'rowMean', 'rowMax', 'rowMin'])
 
-export const isRowReduction = ([op]: MapInstruction): boolean => reductions.has(op)
+export const isRowReduction = (instruction: MapInstruction): boolean => reductions.has(instruction[0])
 
 /** Whether a map reduces along its rows, or writes one number a row. */
 export const hasRows = ({ code, results }: Pick<MapSpec, 'code' | 'results'>): boolean =>

@@ -72,7 +72,6 @@ export const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fuse
   const code = new Code()
   const operands = new Operands()
   const made = new Map<number, number>()
-  const raw = new Map<number, number>()
   let tolerance = 0
   for (let m = region.members.length - 1; m >= 0; m--) {
     const id = region.members[m]!
@@ -89,7 +88,6 @@ export const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fuse
     const place: number[] = []
     for (const instruction of kernel.code) place.push(at(code, instruction, given, place))
     const value = place[kernel.results[0]!.value]!
-    raw.set(id, value)
     // What another member reads of it is what it would have loaded.
     const { dtype } = kernel.results[0]!
     made.set(id, m === 0 || isExact(kernel) ? value : code.put([dtype as MapRounding, value]))
@@ -107,7 +105,7 @@ export const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fuse
       operands: operands.list.map(({ dtype, offset }, i) => ({ dtype, offset, strides: merged.strides[i]! })),
       code: code.list,
       results: [last, ...region.results].map(id => ({
-        value: raw.get(id)!,
+        value: made.get(id)!,
         dtype: ir.specs[id]!.dtype,
         ...(isRowOf(region, regions, id) ? { row: true as const } : {}),
       })),
@@ -131,10 +129,10 @@ const isRowOf = (region: Region, { access }: Regions, id: number): boolean => {
 
 /** The dimensions of a region in as few as possible; a row stays one of its own. */
 const mergedOf = ({ shape, length }: Region, operands: readonly Access[]) => {
-  const outer = length > 0 ? shape.slice(0, -1) : shape
-  const strides = operands.map(operand => operand.strides.slice(0, outer.length))
+  if (length === 0) return coalesce(shape, [...operands.map(({ strides }) => strides), denseStrides(shape)])
+  const outer = shape.slice(0, -1)
+  const strides = operands.map(operand => operand.strides.slice(0, -1))
   const merged = coalesce(outer, [...strides, denseStrides(outer)])
-  if (length === 0) return merged
   return {
     shape: [...merged.shape, length],
     strides: operands.map((operand, i) => [...merged.strides[i]!, operand.strides.at(-1)!]),
