@@ -1,11 +1,31 @@
 // The law of the project with states that grow: for every graph of appends, of values that are read before and after
 // them, and of every position, the compiled plan yields what `interpret` yields.
 import fc from 'fast-check'
+import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it, vi } from 'vitest'
-import { append, compile, download, explain, graph, orThrow, state, tensor, upload } from '../../dsl/index.js'
+import {
+  add,
+  append,
+  compile,
+  type DeviceFlow,
+  download,
+  explain,
+  graph,
+  interpret,
+  matmul,
+  mul,
+  orThrow,
+  softmax,
+  state,
+  sub,
+  tensor,
+  transpose,
+  upload,
+} from '../../dsl/index.js'
 import { parsePlan } from '../../dsl/ir/load.js'
 import { toJSON } from '../../dsl/ir/text.js'
 import { appended } from '../fixtures/graphs/appends.js'
+import { valuesOf } from '../fixtures/graphs/random.js'
 import { often, runs } from '../fixtures/runs.js'
 import { opened, present } from './devices.js'
 import { meantOf, mismatch, outputsOf } from './meant.js'
@@ -93,7 +113,9 @@ describe('a cache', () => {
 
   it('is copied where the value before is read later', () => {
     expect(moved(true).filter(name => /copy|store/.test(name))).toEqual(['copy(keys)', 'store(keys)'])
-    expect(said(true)).toContain('append[0] changes a copy of keys: it is an output')
+    expect(said(true)).toContain(
+      'append[0] changes a copy of keys: it is an output, or goes to another device',
+    )
   })
 
   it('is loaded from a file only where what is written is what is read', () => {
@@ -111,4 +133,102 @@ describe('a cache', () => {
     expect(parsed).toMatchObject({ _tag: 'Left' })
     expect(JSON.stringify(parsed)).toContain('write 0 in the memory of read 0')
   })
+})
+
+describe.each(present)('the next value of a state on %s', device => {
+  const square = tensor('f32', [4, 4])
+  type Square = DeviceFlow<typeof square>
+  type Body = (w: Square, x: Square) => { readonly next: Square; readonly y: Square }
+  const cases: readonly (readonly [string, boolean, RegExp, Body])[] = [
+    [
+      'is made in place by what reads it element by element',
+      true,
+      /the next w is made in place by add\[0\]/,
+      (w, x) => {
+        const next = w.pipe(add(x))
+        return { next, y: next.pipe(mul(2)) }
+      },
+    ],
+    [
+      'is made in place by what does not read it',
+      true,
+      /the next w is made in place by matmul\[0\]/,
+      (w, x) => {
+        const y = w.pipe(sub(x))
+        return { y, next: x.pipe(matmul(y)) }
+      },
+    ],
+    [
+      'is a copy where an output has it',
+      false,
+      /the next w is a copy of add\[0\]: it is an output/,
+      (w, x) => {
+        const next = w.pipe(add(x))
+        return { next, y: next }
+      },
+    ],
+    [
+      'is a copy where the value before is read later',
+      false,
+      /the next w is a copy of add\[0\]: sub\[0\] reads the value before later/,
+      (w, x) => {
+        const next = w.pipe(add(x))
+        return { next, y: w.pipe(sub(next)) }
+      },
+    ],
+    [
+      'is a copy where its kernel reads the value before in another order',
+      false,
+      /the next w is a copy of transpose\[0\]: the kernel reads the value before in another order/,
+      (w, x) => {
+        const next = w.pipe(transpose([1, 0]))
+        return { next, y: next.pipe(add(x)) }
+      },
+    ],
+    [
+      'is a copy where its kernel reads the value before as a whole',
+      false,
+      /the next w is a copy of matmul\[0\]: the kernel reads the value before in another order/,
+      (w, x) => {
+        const next = w.pipe(matmul(x))
+        return { next, y: next.pipe(mul(0.5)) }
+      },
+    ],
+  ]
+  it.each(cases)('%s', async (_, isInPlace, says, body) => {
+    const made = graph('kept', { x: square }, ({ x }) => {
+      const s = state({ w: square }, { w: 1 })
+      const { next, y } = body(s.w, x.pipe(upload()))
+      s.next({ w: next })
+      return { y: y.pipe(download()) }
+    })
+    const feeds = { x: [1, 2, 3, 4].map(seed => valuesOf('f32', 16, seed) as Float32Array) }
+    const meant = await lastValueFrom(interpret(made)(feeds).pipe(toArray()))
+    for (const compiling of [{}, { storage: 'planned' }, { storage: 'planned', mode: 'graph' }] as const) {
+      await using session = await opened(made, device, { compile: { inFlight: 2, ...compiling } })
+      const stores = session.plan.nodes.filter(({ op }) => op === 'store')
+      expect(stores).toHaveLength(isInPlace ? 0 : 1)
+      expect(explain(session.plan, 'text')).toMatch(says)
+      const got = await outputsOf(session as never, { feeds })
+      got.forEach(({ y }, tick) => {
+        y!.forEach((value, i) => {
+          expect(value).toBeCloseTo(meant[tick]!.y[i]!, 4)
+        })
+      })
+    }
+  })
+})
+
+it('a state is stored by a copy where a kernel of several operations reduces its rows', () => {
+  const made = graph('normalised', { x: tensor('f32', [4, 8]) }, ({ x }) => {
+    const s = state({ w: tensor('f32', [4, 8]) }, { w: 1 })
+    const w = s.w.pipe(softmax({ axis: 1 }))
+    s.next({ w })
+    return { y: w.pipe(add(x.pipe(upload())), download()) }
+  })
+  const { nodes } = orThrow(compile(made, { fuse: true }))
+  const reducesRows = ({ kernel }: (typeof nodes)[number]): boolean =>
+    kernel?.kind === 'map' && kernel.code.some(([op]) => op.startsWith('row'))
+  expect(nodes.filter(reducesRows)).toHaveLength(1)
+  expect(nodes.filter(({ op }) => op === 'store')).toHaveLength(1)
 })

@@ -129,12 +129,15 @@ export type CopiedFor =
   | 'state'
   | 'not a value of the tick'
   | 'donations'
+  | 'order of elements'
 
-/** A kernel that changes a value in its memory, or a copy of it. */
+/** A kernel that changes a value in its memory or makes the next value of a state there; or, `copied`, elsewhere. */
 export interface Change {
   readonly name: string
-  /** The name of the value. */
+  /** The name of the value, or of the state. */
   readonly of: string
+  /** Whether it is the next value of a state. */
+  readonly state?: true
   readonly at: Where
   readonly copied?: CopiedFor
   /** The name of the reader because of which it is a copy. */

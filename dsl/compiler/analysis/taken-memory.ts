@@ -59,7 +59,9 @@ const isOwn = (node: GraphNode): boolean =>
  * Whether some reader of a donated value stands after the kernel in the program. It comes before the kernel all the
  * same, so edges in the order of the program could close a circle with that one.
  */
-const donatesBackwards = ({ nodes }: Checked, owner: Int32Array): boolean => {
+export const donatesBackwards = ({ nodes, specs }: Checked): boolean => {
+  if (!nodes.some(node => node.op === 'kernel' && donatedReads(node).length > 0)) return false
+  const owner = ownersOf(nodes, specs)
   const donated = new Map<number, number>()
   for (const node of nodes)
     if (node.op === 'kernel')
@@ -75,7 +77,7 @@ export const takenMemory = (ir: Checked): ReadonlyMap<number, TakenMemory> => {
   if (takers.length === 0) return decided
   const owner = ownersOf(nodes, specs)
   const readers = new Readers(ir, owner)
-  const isBackwards = donatesBackwards(ir, owner)
+  const isBackwards = donatesBackwards(ir)
   for (const node of takers) {
     const value = nodes[owner[node.inputs[0]!]!]!
     const why = isBackwards

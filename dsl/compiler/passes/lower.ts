@@ -43,6 +43,9 @@ const after = (low: Lowering, node: GraphNode): void => {
   low.passOn(node.id, value, earlier < 0 ? [] : [{ earlier, when }])
 }
 
+/** Entries of the list for `explain`, at most. */
+const mostListed = 4096
+
 const changesOf = ({ taken, ir: { nodes } }: Lowering): readonly Change[] =>
   [...taken.values()].map(({ node, copied, reader }) => {
     const { name, at, inputs } = nodes[node]!
@@ -99,7 +102,7 @@ export const lower = pass('lower', (ir: Checked): Passed<Lowered> => {
     }
   }
   outputs(low)
-  states(low)
+  const changes = [...changesOf(low), ...states(low)].slice(0, mostListed)
   donationHazards(low)
   const { buffers, control, communicators } = low
   return E.right({
@@ -109,7 +112,7 @@ export const lower = pass('lower', (ir: Checked): Passed<Lowered> => {
     ...(control.length === 0 ? {} : { control }),
     ...(communicators.length === 0 ? {} : { communicators }),
     ...(low.inits.size === 0 ? {} : { inits: low.inits }),
-    ...(low.taken.size === 0 ? {} : { changes: changesOf(low) }),
+    ...(changes.length === 0 ? {} : { changes }),
     ...(ir.unrolled ? { gathers: true as const } : {}),
   })
 })

@@ -33,7 +33,7 @@ export interface Choices {
   /** Orders that were rejected, each with the reason. */
   readonly others: readonly string[]
   readonly windows: readonly Window[]
-  /** Of each kernel that changes a value in its memory: whether it has the value or a copy, and why. */
+  /** Of each state, and of each kernel that changes a value: whether that is done in its memory, and why not. */
   readonly changes?: readonly { readonly says: string; readonly at: string }[]
   /** With `fuse: true`: which operations are one kernel, and why other values are stored. */
   readonly fusion?: Fused
@@ -66,20 +66,23 @@ const whyApart: Readonly<Record<Fusion['apart'][number]['because'], string>> = {
 }
 
 const whyCopied: Readonly<Record<CopiedFor, string>> = {
-  'later reader': 'reads it later',
+  'later reader': 'reads the value before later',
   'read twice': 'the kernel reads it as its rows too',
-  output: 'it is an output',
-  state: 'it is the next value of a state',
-  'not a value of the tick': 'it is no state, and nothing computes it in the tick',
+  output: 'it is an output, or goes to another device',
+  state: 'the value before is the next value of a state',
+  'not a value of the tick': 'no single kernel of the tick makes it',
   donations: 'a donated value is read later in the program',
+  'order of elements': 'the kernel reads the value before in another order of elements',
 }
 
 const changesOf = (changes: readonly Change[]): NonNullable<Choices['changes']> =>
-  changes.map(({ name, of, at, copied, reader = '' }) => {
-    const why = copied === undefined ? '' : `${reader} ${whyCopied[copied]}`.trim()
+  changes.map(({ name, of, at, state, copied, reader = '' }) => {
+    const why = copied === undefined ? '' : `: ${reader} ${whyCopied[copied]}`.replace(':  ', ': ')
     const says =
-      copied === undefined ? `${name} changes ${of} in place` : `${name} changes a copy of ${of}: ${why}`
-    return { says, at: String(at) }
+      state === undefined
+        ? `${name} changes ${copied === undefined ? `${of} in place` : `a copy of ${of}`}`
+        : `the next ${of} is ${copied === undefined ? `made in place by ${name}` : `a copy of ${name}`}`
+    return { says: `${says}${why}`, at: String(at) }
   })
 
 const efforts: Readonly<Record<Fusion['effort'], string>> = {

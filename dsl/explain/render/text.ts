@@ -230,8 +230,8 @@ export const textOf = (plan: Plan, reasons: Reasons, timing: readonly string[]):
     ...(choices.changes === undefined
       ? []
       : section(
-          `values that are changed (${choices.changes.length})`,
-          'in their own memory where nothing reads them later in the program',
+          `what is changed (${choices.changes.length})`,
+          'in its own memory where nothing reads the value before later in the program',
           choices.changes,
         )),
     ...(choices.fusion === undefined ? [] : section('fused', choices.fusion.says, fusionLines(reasons))),
