@@ -79,6 +79,10 @@ type Square = DeviceFlow<typeof matrix>
 const rows = tensor('bf16', [32, 64])
 type Rows = DeviceFlow<typeof rows>
 
+/** The name of the state that a view is one of. */
+const nameOfState = ({ buffers }: Plan, of: number | undefined): readonly string[] =>
+  of !== undefined && buffers[of]!.life === 'state' ? [buffers[of]!.name] : []
+
 describe('fuse', () => {
   test('makes one kernel of a chain, with what is broadcast to it', () => {
     const made = graph(square, ({ x }) => ({
@@ -285,9 +289,13 @@ describe('fuse', () => {
         const plain = orThrow(compile(made.graph as Graph, settings)) as Plan
         // Of the plan that fuses nothing: what each operation reads and writes, by name of the memory.
         const apart = touchedOf(plain)
+        const inPlace = new Set(plain.buffers.flatMap(({ alias }) => nameOfState(plain, alias)))
         for (const { name, members } of provenanceOf(plan)!.decisions.fusion!.regions) {
           if (members.some(member => apart.get(member)?.length !== 1)) continue
           const each = members.map(member => apart.get(member)![0]!)
+          // Memory that has the value before and the next value has one name for two values.
+          if (each.some(({ reads, writes }) => [...reads, ...writes].some(name => inPlace.has(name))))
+            continue
           const inside = new Set(each.flatMap(({ writes }) => writes))
           const least = new Set(each.flatMap(({ reads }) => reads).filter(read => !inside.has(read)))
           const [own] = touchedOf(plan).get(name)!
