@@ -129,11 +129,16 @@ const needsOf = (kernel: KernelSpec): Needs | undefined => {
       }
     }
     case 'matmul': {
-      const { m, n, k, batch, a, b, c, workspace } = kernel
+      const { m, n, k, batch, a, b, c, workspace, epilogue = {} } = kernel
       const of = (operand: { dtype: DType; batchStride: number }, size: number) =>
         dense((batch - 1) * operand.batchStride + size, operand.dtype)
       const scratch = workspace > 0 ? [{ first: 0, end: workspace, align: 1 }] : []
-      return { reads: [of(a, m * k), of(b, k * n)], writes: [of(c, m * n), ...scratch] }
+      const bias = epilogue.bias ? [dense(n, c.dtype)] : []
+      const residual = epilogue.residual ? [of(c, m * n)] : []
+      return {
+        reads: [of(a, m * k), of(b, k * n), ...bias, ...residual],
+        writes: [of(c, m * n), ...scratch],
+      }
     }
     case 'attention': {
       const { batch, heads, groups, queries, keys, size, valueSize, dtype, q, k, v, y, mask, length } = kernel

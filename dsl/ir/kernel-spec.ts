@@ -99,9 +99,9 @@ export type MapInstruction =
   | readonly ['select', number, number, number]
 
 /**
- * reads [a, b], writes [c] or [c, workspace]: c[i] = a[i] · b[i] for i < batch, row-major, accumulated in
- * f32. a is m × k (k × m when `transposeA`), b is k × n (n × k when `transposeB`), c is m × n. A batch stride
- * (in elements) of 0 shares the operand.
+ * reads [a, b], then the bias and the residual where the epilogue has them, writes [c] or [c, workspace]: c[i] =
+ * a[i] · b[i] for i < batch, row-major, accumulated in f32. a is m × k (k × m when `transposeA`), b is k × n (n × k
+ * when `transposeB`), c is m × n. A batch stride (in elements) of 0 shares the operand.
  */
 export interface MatmulSpec {
   readonly kind: 'matmul'
@@ -117,6 +117,23 @@ export interface MatmulSpec {
   readonly c: { readonly dtype: DType; readonly batchStride: number }
   /** Bytes of scratch that the second write offers to the library; 0: there is no second write. */
   readonly workspace: number
+  /** Absent: c is the product. */
+  readonly epilogue?: MatmulEpilogue
+}
+
+/**
+ * c is activation(scale · product + bias) + residual, computed in f32 and rounded once. The residual is not
+ * combined with an activation. Both have the element type of c.
+ */
+export interface MatmulEpilogue {
+  /** Absent: 1. */
+  readonly scale?: number
+  /** n elements, one for each column. */
+  readonly bias?: true
+  /** `gelu` is its form by tanh. */
+  readonly activation?: 'relu' | 'gelu'
+  /** Laid out as c. */
+  readonly residual?: true
 }
 
 /**

@@ -7,6 +7,7 @@ import type {
   KernelSpec,
   MapInstruction,
   MapSpec,
+  MatmulEpilogue,
   MatmulSpec,
   ReduceSpec,
 } from './kernel-spec.js'
@@ -345,6 +346,37 @@ const readMatmul = (r: Reader, get: Get, at: string): MatmulSpec => {
     b: operand('b'),
     c: operand('c'),
     workspace: r.integer(get('workspace'), `${at}.workspace`, 0, integerMost),
+    ...(get('epilogue') === undefined
+      ? {}
+      : { epilogue: readEpilogue(r, get('epilogue'), `${at}.epilogue`) }),
+  }
+}
+
+const readEpilogue = (r: Reader, value: unknown, at: string): MatmulEpilogue => {
+  const given = r.object(value, at)
+  const get = (key: string) => r.field(given, key)
+  const [bias, residual] = [
+    readFlag(r, get('bias'), `${at}.bias`),
+    readFlag(r, get('residual'), `${at}.residual`),
+  ]
+  const activation =
+    get('activation') === undefined
+      ? undefined
+      : r.oneOf(get('activation'), `${at}.activation`, ['relu', 'gelu'])
+  if (activation !== undefined && residual)
+    r.fault(
+      'BadKernel',
+      at,
+      'residual',
+      'an activation or a residual',
+      'both',
+      'add the residual by a kernel',
+    )
+  return {
+    ...(get('scale') === undefined ? {} : { scale: r.number(get('scale'), `${at}.scale`) }),
+    ...(bias ? { bias } : {}),
+    ...(activation === undefined ? {} : { activation }),
+    ...(residual ? { residual } : {}),
   }
 }
 

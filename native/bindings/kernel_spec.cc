@@ -14,6 +14,7 @@ constexpr std::int64_t most = std::int64_t{1} << 53;
 // In the order of the enumerations.
 constexpr std::array<std::string_view, 5> dtypes{"u8", "i32", "f16", "bf16", "f32"};
 constexpr std::array<std::string_view, 6> reductions{"sum", "mean", "max", "min", "argmax", "argmin"};
+constexpr std::array<std::string_view, 3> activations{"none", "relu", "gelu"};
 constexpr std::array<std::string_view, 36> mapOps{
     "operand", "const", "index", "select",  "neg", "abs",    "exp",     "log",    "sqrt",
     "rsqrt",   "tanh",  "erf",   "sigmoid", "sin", "cos",    "floor",   "ceil",   "round",
@@ -105,6 +106,15 @@ void readMatmul(KernelSpec& spec, const Napi::Object& object, const std::string&
   spec.b = matmulOperand(object.Get("b"), field + ".b");
   spec.c = matmulOperand(object.Get("c"), field + ".c");
   spec.workspace = sizeAt(object.Get("workspace"), field + ".workspace");
+  if (absent(object.Get("epilogue"))) return;
+  const std::string where = field + ".epilogue";
+  const Napi::Object given = objectAt(object.Get("epilogue"), where);
+  MatmulEpilogue& made = spec.epilogue;
+  if (!absent(given.Get("scale"))) made.scale = numberAt(given.Get("scale"), where + ".scale");
+  made.bias = flagOr(given.Get("bias"), where + ".bias", false);
+  made.residual = flagOr(given.Get("residual"), where + ".residual", false);
+  if (!absent(given.Get("activation")))
+    made.activation = oneOf<Activation>(given.Get("activation"), where + ".activation", activations);
 }
 
 template <std::size_t N>

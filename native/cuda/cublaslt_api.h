@@ -38,6 +38,10 @@ inline constexpr int kReal32F = 0, kReal16F = 2, kReal16BF = 14;
 inline constexpr std::int32_t kTranspose = 1;
 // cublasLtMatmulDescAttributes_t; values are int32
 inline constexpr int kDescTransA = 3, kDescTransB = 4;
+// uint32, a cublasLtEpilogue_t, and a pointer
+inline constexpr int kDescEpilogue = 7, kDescBias = 8;
+// cublasLtEpilogue_t, whose sum is both; gelu is the form by tanh
+inline constexpr std::uint32_t kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueGelu = 32;
 // cublasLtMatrixLayoutAttribute_t; int32 and int64
 inline constexpr int kLayoutBatchCount = 5, kLayoutBatchStride = 6;
 // cublasLtMatmulPreferenceAttributes_t; size_t, uint32, and four uint32

@@ -14,17 +14,26 @@ constexpr int kCandidates = 8;
 
 class MatmulKernel : public CudaKernel {
  public:
-  MatmulKernel(std::unique_ptr<MatmulProblem> problem, std::vector<MatmulChoice> choices, bool workspace)
-      : problem_(std::move(problem)), choices_(std::move(choices)), workspace_(workspace) {}
+  MatmulKernel(std::unique_ptr<MatmulProblem> problem, std::vector<MatmulChoice> choices,
+               const KernelSpec& spec)
+      : problem_(std::move(problem)),
+        choices_(std::move(choices)),
+        bias_(spec.epilogue.bias),
+        residual_(spec.epilogue.residual),
+        workspace_(spec.workspace > 0) {}
 
   // One that splits its sum over blocks clears scratch first, and adds up last.
   std::size_t pieces() const override { return 3; }
   Form form() const override { return Form::captured; }
   Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override {
-    const std::uint64_t bits = reads[0] | reads[1] | writes[0];
+    MatmulAddresses at{reads[0], reads[1], writes[0]};
+    if (bias_) at.bias = reads[2];
+    if (residual_) at.residual = reads[bias_ ? 3 : 2];
+    if (workspace_) at.workspace = writes[1];
+    const std::uint64_t bits = at.a | at.b | at.c | at.bias | at.residual;
     for (const MatmulChoice& choice : choices_) {
       if ((bits & (choice.alignment - 1)) != 0) continue;
-      return problem_->run(choice, reads[0], reads[1], writes[0], workspace_ ? writes[1] : 0, stream);
+      return problem_->run(choice, at, stream);
     }
     return fail(Status::misalignedAddress, "a matmul's operand is not aligned to its elements");
   }
@@ -32,7 +41,7 @@ class MatmulKernel : public CudaKernel {
  private:
   std::unique_ptr<MatmulProblem> problem_;
   std::vector<MatmulChoice> choices_;  // stricter alignments first
-  bool workspace_;
+  bool bias_, residual_, workspace_;
 };
 
 std::string problemKey(const KernelSpec& spec) {
@@ -40,7 +49,9 @@ std::string problemKey(const KernelSpec& spec) {
   for (std::int64_t value :
        {spec.m, spec.n, spec.k, spec.batch, std::int64_t{spec.transposeA}, std::int64_t{spec.transposeB},
         std::int64_t(spec.a.dtype), spec.a.batchStride, std::int64_t(spec.b.dtype), spec.b.batchStride,
-        std::int64_t(spec.c.dtype), spec.c.batchStride, static_cast<std::int64_t>(spec.workspace)}) {
+        std::int64_t(spec.c.dtype), spec.c.batchStride, static_cast<std::int64_t>(spec.workspace),
+        std::int64_t{spec.epilogue.bias}, std::int64_t{spec.epilogue.residual},
+        std::int64_t(spec.epilogue.activation)}) {
     key += std::to_string(value) + " ";
   }
   return key;
@@ -99,7 +110,7 @@ Status Blas::prepare(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel) {
     }
     // The last of them takes any operand; without it some view would find no algorithm.
     if (!choices.empty() && choices.back().alignment == elementBytes(spec.a.dtype)) {
-      *kernel = std::make_unique<MatmulKernel>(std::move(problem), choices, spec.workspace > 0);
+      *kernel = std::make_unique<MatmulKernel>(std::move(problem), choices, spec);
       return Status::ok;
     }
   }
@@ -108,7 +119,8 @@ Status Blas::prepare(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel) {
   std::shared_ptr<Module> module;
   const Status status = compiler_->compile(source.text, "matmul.cu", Compiler::Flavor::generated, &module);
   if (status != Status::ok) return status;
-  return GeneratedKernel::make(std::move(module), source, 2, "cuLaunchKernel(matmul)", kernel);
+  return GeneratedKernel::make(std::move(module), source, 2 + spec.epilogue.reads(), "cuLaunchKernel(matmul)",
+                               kernel);
 }
 
 }  // namespace braid::cuda

@@ -26,6 +26,11 @@ struct MatmulChoice {
   std::size_t workspaceBytes = 0;
 };
 
+// The addresses of one launch; those that the problem has not are 0.
+struct MatmulAddresses {
+  DeviceAddress a = 0, b = 0, c = 0, bias = 0, residual = 0, workspace = 0;
+};
+
 // Makes matmul kernels of one device. The library is opened at the first one that needs it.
 class Blas {
  public:

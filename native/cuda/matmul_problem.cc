@@ -67,6 +67,17 @@ Status MatmulProblem::describe(const KernelSpec& spec) {
     if (const auto code = call.cublasLtMatmulDescSetAttribute(desc_, which, &transpose, sizeof(transpose)))
       return check(code, "cublasLtMatmulDescSetAttribute(transpose)");
   }
+  const MatmulEpilogue& epilogue = spec.epilogue;
+  alpha_ = static_cast<float>(epilogue.scale);
+  beta_ = epilogue.residual ? 1 : 0;
+  bias_ = epilogue.bias;
+  const std::uint32_t steps =
+      (bias_ ? kEpilogueBias : 0) | (epilogue.activation == Activation::relu   ? kEpilogueRelu
+                                     : epilogue.activation == Activation::gelu ? kEpilogueGelu
+                                                                               : 0);
+  if (steps != 0)
+    if (const auto code = call.cublasLtMatmulDescSetAttribute(desc_, kDescEpilogue, &steps, sizeof(steps)))
+      return check(code, "cublasLtMatmulDescSetAttribute(epilogue)");
   const std::int64_t bRows = spec.transposeB ? spec.k : spec.n, bColumns = spec.transposeB ? spec.n : spec.k;
   const std::int64_t aRows = spec.transposeA ? spec.m : spec.k, aColumns = spec.transposeA ? spec.k : spec.m;
   Status status = layout(&b_, spec.b.dtype, bRows, bColumns, spec.batch, spec.b.batchStride);
@@ -77,9 +88,19 @@ Status MatmulProblem::describe(const KernelSpec& spec) {
   return status;
 }
 
+Status MatmulProblem::biasAt(DeviceAddress address) const {
+  if (!bias_) return Status::ok;
+  const auto* pointer = reinterpret_cast<const void*>(address);
+  return check(
+      session_->library->call.cublasLtMatmulDescSetAttribute(desc_, kDescBias, &pointer, sizeof(pointer)),
+      "cublasLtMatmulDescSetAttribute(bias)");
+}
+
 Status MatmulProblem::algorithms(std::size_t alignment, std::size_t workspaceBytes, int most,
                                  std::vector<MatmulChoice>* found) const {
   const CublasLtFunctions& call = session_->library->call;
+  // The library reads no bias here; how the address is aligned decides which algorithms it offers.
+  if (const Status status = biasAt(alignment); status != Status::ok) return status;
   LtPreference preference = nullptr;
   if (const auto code = call.cublasLtMatmulPreferenceCreate(&preference))
     return check(code, "cublasLtMatmulPreferenceCreate");
@@ -114,13 +135,13 @@ Status MatmulProblem::algorithms(std::size_t alignment, std::size_t workspaceByt
   return Status::ok;
 }
 
-Status MatmulProblem::run(const MatmulChoice& choice, DeviceAddress a, DeviceAddress b, DeviceAddress c,
-                          DeviceAddress workspace, CUstream stream) const {
-  static constexpr float one = 1, zero = 0;
+Status MatmulProblem::run(const MatmulChoice& choice, const MatmulAddresses& at, CUstream stream) const {
+  if (const Status status = biasAt(at.bias); status != Status::ok) return status;
   const auto pointer = [](DeviceAddress address) { return reinterpret_cast<void*>(address); };
   const cublasStatus code = session_->library->call.cublasLtMatmul(
-      session_->handle, desc_, &one, pointer(b), b_, pointer(a), a_, &zero, pointer(c), c_, pointer(c), c_,
-      &choice.algorithm, pointer(choice.workspaceBytes ? workspace : 0), choice.workspaceBytes, stream);
+      session_->handle, desc_, &alpha_, pointer(at.b), b_, pointer(at.a), a_, &beta_,
+      pointer(beta_ != 0 ? at.residual : at.c), c_, pointer(at.c), c_, &choice.algorithm,
+      pointer(choice.workspaceBytes ? at.workspace : 0), choice.workspaceBytes, stream);
   if (code == kCublasSuccess) return Status::ok;
   // "Execution failed" hides the driver's code: if the context is broken, a query of the stream returns it.
   const CUresult driver = session_->context->call().cuStreamQuery(stream);

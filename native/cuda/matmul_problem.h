@@ -19,8 +19,8 @@ class MatmulProblem {
   // Up to `most` algorithms, best first by the library's own estimate; none found is not an error.
   Status algorithms(std::size_t alignment, std::size_t workspaceBytes, int most,
                     std::vector<MatmulChoice>* found) const;
-  Status run(const MatmulChoice& choice, DeviceAddress a, DeviceAddress b, DeviceAddress c,
-             DeviceAddress workspace, CUstream stream) const;
+  // By one thread at a time: the address of the bias is part of the descriptor.
+  Status run(const MatmulChoice& choice, const MatmulAddresses& at, CUstream stream) const;
   const BlasSession& session() const { return *session_; }
 
  private:
@@ -29,6 +29,10 @@ class MatmulProblem {
                 std::int64_t stride) const;
 
   std::shared_ptr<BlasSession> session_;
+  Status biasAt(DeviceAddress address) const;
+
+  float alpha_ = 1, beta_ = 0;
+  bool bias_ = false;
   LtMatmulDesc desc_ = nullptr;
   LtLayout a_ = nullptr, b_ = nullptr, c_ = nullptr;
 };

@@ -1,3 +1,5 @@
+#include <cstdio>
+
 #include "cuda/source.h"
 
 #include "cuda/prelude.h"
@@ -9,7 +11,11 @@ namespace {
 // Which index of an operand runs fastest across threads depends on its layout, so that its reads stay side
 // by side.
 constexpr const char* kBody = R"cuda(
-extern "C" __global__ void __launch_bounds__(256) braid_matmul(const A* a, const B* b, C* c, Index count) {
+FN float gelu(float x) {
+  return x * 0.5f * (tanhf((x + x * x * x * 0.044715f) * 0.7978845608028654f) + 1.0f);
+}
+extern "C" __global__ void __launch_bounds__(256)
+braid_matmul(const A* a, const B* b, PARAMETERS C* c, Index count) {
   __shared__ float left[16][17], right[16][17];
   const Index tilesN = (N + 15) / 16, tilesM = (M + 15) / 16;
   const Index tile = blockIdx.x, layer = tile / (tilesM * tilesN);
@@ -29,7 +35,13 @@ extern "C" __global__ void __launch_bounds__(256) braid_matmul(const A* a, const
     for (int k = 0; k < 16; ++k) sum += left[y][k] * right[k][x];
     __syncthreads();
   }
-  if (row0 + y < M && column0 + x < N) store(sum, c[(row0 + y) * N + column0 + x]);
+  if (row0 + y >= M || column0 + x >= N) return;
+  const Index at = (row0 + y) * N + column0 + x;
+  sum *= SCALE;
+  if (BIAS) sum += loadF(bias[column0 + x]);
+  sum = RELU ? maxF(sum, 0.0f) : GELU ? gelu(sum) : sum;
+  if (RESIDUAL) sum += loadF(residual[layer * STRIDE_C + at]);
+  store(sum, c[at]);
 }
 )cuda";
 
@@ -52,11 +64,25 @@ void matmulSource(const KernelSpec& spec, KernelSource* source) {
   constant("STRIDE_C", spec.c.batchStride);
   text += "constexpr bool TRANSPOSE_A = " + std::string(spec.transposeA ? "true" : "false") + ";\n";
   text += "constexpr bool TRANSPOSE_B = " + std::string(spec.transposeB ? "true" : "false") + ";\n";
+  const MatmulEpilogue& epilogue = spec.epilogue;
+  const auto flag = [&](const char* name, bool value) {
+    text += "constexpr bool " + std::string(name) + " = " + (value ? "true" : "false") + ";\n";
+  };
+  flag("BIAS", epilogue.bias), flag("RESIDUAL", epilogue.residual);
+  flag("RELU", epilogue.activation == Activation::relu);
+  flag("GELU", epilogue.activation == Activation::gelu);
+  char scale[64];
+  std::snprintf(scale, sizeof scale, "%af", static_cast<double>(static_cast<float>(epilogue.scale)));
+  text += "constexpr float SCALE = " + std::string(scale) + ";\n";
+  if (!epilogue.bias) text += "constexpr const C* bias = nullptr;\n";
+  if (!epilogue.residual) text += "constexpr const C* residual = nullptr;\n";
+  text += std::string("#define PARAMETERS ") + (epilogue.bias ? "const C* bias, " : "") +
+          (epilogue.residual ? "const C* residual, " : "") + "\n";
   source->text = text + kBody;
   const std::int64_t tiles = (spec.m + 15) / 16 * ((spec.n + 15) / 16) * spec.batch;
   source->plain = {"braid_matmul", tiles * 256, 256, false};
-  source->alignments = {1, 1, 1};
-  source->byteOffsets = {0, 0, 0};
+  source->alignments.assign(3 + epilogue.reads(), 1);
+  source->byteOffsets.assign(3 + epilogue.reads(), 0);
   source->count = tiles;
   source->wide = true;
 }

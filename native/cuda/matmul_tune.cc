@@ -78,9 +78,12 @@ void tune(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compil
   const std::size_t aBytes = operandBytes(spec.a, spec.m, spec.k, spec.batch),
                     bBytes = operandBytes(spec.b, spec.k, spec.n, spec.batch);
 
+  const std::size_t cBytes = operandBytes(spec.c, spec.m, spec.n, spec.batch);
+  const MatmulEpilogue& epilogue = spec.epilogue;
   Scratch scratch(call);
-  if (!scratch.take(aBytes + kShift) || !scratch.take(bBytes + kShift) ||
-      !scratch.take(operandBytes(spec.c, spec.m, spec.n, spec.batch) + kShift) || !scratch.take(workspace) ||
+  if (!scratch.take(aBytes + kShift) || !scratch.take(bBytes + kShift) || !scratch.take(cBytes + kShift) ||
+      !scratch.take(workspace) || (epilogue.bias && !scratch.take(cBytes + kShift)) ||
+      (epilogue.residual && !scratch.take(cBytes + kShift)) ||
       call.cuStreamCreateWithPriority(&scratch.stream, kStreamNonBlocking, 0) != kSuccess ||
       call.cuEventCreate(&scratch.from, 0) != kSuccess || call.cuEventCreate(&scratch.to, 0) != kSuccess) {
     return;
@@ -91,8 +94,11 @@ void tune(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compil
   }
   const auto run = [&](const MatmulChoice& choice) {
     const std::size_t shift = choice.alignment % kShift;
-    return problem.run(choice, scratch.blocks[0] + shift, scratch.blocks[1] + shift,
-                       scratch.blocks[2] + shift, scratch.blocks[3], scratch.stream) == Status::ok;
+    MatmulAddresses at{scratch.blocks[0] + shift, scratch.blocks[1] + shift, scratch.blocks[2] + shift};
+    at.workspace = scratch.blocks[3];
+    if (epilogue.bias) at.bias = scratch.blocks[4] + shift;
+    if (epilogue.residual) at.residual = scratch.blocks.back() + shift;
+    return problem.run(choice, at, scratch.stream) == Status::ok;
   };
 
   // An algorithm that the library offers and then refuses is dropped, as long as another of its alignment is

@@ -94,6 +94,16 @@ struct MatmulOperand {
   std::int64_t batchStride = 0;
 };
 
+enum class Activation : std::uint8_t { none, relu, gelu };
+
+// c is activation(scale · product + bias) + residual. Gelu is its form by tanh.
+struct MatmulEpilogue {
+  double scale = 1;
+  bool bias = false, residual = false;  // further reads, in this order, of the type of c
+  Activation activation = Activation::none;
+  std::size_t reads() const { return (bias ? 1u : 0u) + (residual ? 1u : 0u); }
+};
+
 struct CudaScalar {
   bool isFloat = false;
   std::int32_t i32 = 0;
@@ -165,6 +175,7 @@ struct KernelSpec {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   bool transposeA = false, transposeB = false;
   MatmulOperand a, b, c;
+  MatmulEpilogue epilogue;
   std::uint64_t workspace = 0;
 
   // attention, with batch as above and the element type `input`

@@ -52,6 +52,8 @@ Extents extentsOf(const KernelSpec& spec) {
         return bytesOf(rows * columns + (spec.batch - 1) * operand.batchStride, operand.dtype);
       };
       extents.reads = {reach(spec.a, spec.m, spec.k), reach(spec.b, spec.k, spec.n)};
+      if (spec.epilogue.bias) extents.reads.push_back(bytesOf(spec.n, spec.c.dtype));
+      if (spec.epilogue.residual) extents.reads.push_back(reach(spec.c, spec.m, spec.n));
       extents.writes = {reach(spec.c, spec.m, spec.n)};
       if (spec.workspace > 0) extents.writes.push_back(spec.workspace);
       break;

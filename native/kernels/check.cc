@@ -134,7 +134,9 @@ Problem checkMatmul(const KernelSpec& spec) {
   if (2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k) > 9e18)
     return "matmul: too large";
   if (spec.workspace > static_cast<std::uint64_t>(mostBytes)) return "matmul: the workspace is too large";
-  return checkCounts(spec, 2, spec.workspace > 0 ? 2 : 1);
+  if (spec.epilogue.residual && spec.epilogue.activation != Activation::none)
+    return "matmul: an epilogue has an activation or a residual, not both";
+  return checkCounts(spec, 2 + spec.epilogue.reads(), spec.workspace > 0 ? 2 : 1);
 }
 
 // Whether a strided operand of these sizes is not negative and ends in memory.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/cpu.h"
@@ -76,15 +77,18 @@ std::int64_t roundUp(std::int64_t value, std::int64_t unit) { return (value + un
 class CpuMatmul final : public CpuKernel {
  public:
   explicit CpuMatmul(const KernelSpec& spec) : spec_(spec), tile_(chooseTile()) {
-    readCount = 2;
+    readCount = 2 + spec.epilogue.reads();
     writeCount = spec.workspace > 0 ? 2 : 1;
     const auto extent = [&](const MatmulOperand& operand, std::int64_t elements) {
       const auto bytes = static_cast<std::uint32_t>(elementBytes(operand.dtype));
       return Extent{static_cast<std::uint64_t>(operand.batchStride * (spec.batch - 1) + elements) * bytes,
                     bytes};
     };
-    extents = {extent(spec.a, spec.m * spec.k), extent(spec.b, spec.k * spec.n),
-               extent(spec.c, spec.m * spec.n)};
+    extents = {extent(spec.a, spec.m * spec.k), extent(spec.b, spec.k * spec.n)};
+    const auto c = static_cast<std::uint32_t>(elementBytes(spec.c.dtype));
+    if (spec.epilogue.bias) extents.push_back(Extent{static_cast<std::uint64_t>(spec.n) * c, c});
+    if (spec.epilogue.residual) extents.push_back(extent(spec.c, spec.m * spec.n));
+    extents.push_back(extent(spec.c, spec.m * spec.n));
     if (writeCount == 2) extents.push_back(Extent{spec.workspace, 1});
     flops = 2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k) *
             static_cast<double>(spec.batch);
@@ -128,9 +132,38 @@ class CpuMatmul final : public CpuKernel {
                   panels.c + (row + r) * stride + c, stride, depth);
       }
     }
-    for (std::int64_t row = range.first; row < range.last; ++row)
-      element::store(addresses[2], spec_.c.dtype, batch * spec_.c.batchStride + row * spec_.n + firstColumn,
-                     panels.c + row * stride, columns);
+    for (std::int64_t row = range.first; row < range.last; ++row) {
+      const std::int64_t at = batch * spec_.c.batchStride + row * spec_.n + firstColumn;
+      finish(addresses, panels.c + row * stride, at, firstColumn, columns);
+      element::store(addresses[readCount], spec_.c.dtype, at, panels.c + row * stride, columns);
+    }
+  }
+
+  // The epilogue over part of a row, each step rounded as a map would round it.
+  void finish(const DeviceAddress* addresses, float* sums, std::int64_t at, std::int64_t column,
+              std::int64_t count) const {
+    const MatmulEpilogue& epilogue = spec_.epilogue;
+    alignas(64) float beside[kColumns];
+    if (const auto scale = static_cast<float>(epilogue.scale); scale != 1.0f)
+      for (std::int64_t i = 0; i < count; ++i) sums[i] *= scale;
+    if (epilogue.bias) {
+      element::load(beside, addresses[2], spec_.c.dtype, column, count);
+      for (std::int64_t i = 0; i < count; ++i) sums[i] += beside[i];
+    }
+    if (epilogue.activation == Activation::relu)
+      for (std::int64_t i = 0; i < count; ++i) sums[i] = element::max(sums[i], 0.0f);
+    if (epilogue.activation == Activation::gelu)
+      for (std::int64_t i = 0; i < count; ++i) sums[i] = gelu(sums[i]);
+    if (epilogue.residual) {
+      element::load(beside, addresses[epilogue.bias ? 3 : 2], spec_.c.dtype, at, count);
+      for (std::int64_t i = 0; i < count; ++i) sums[i] += beside[i];
+    }
+  }
+
+  // In the steps of the operator of that name.
+  static float gelu(float x) {
+    const float inner = (x + x * x * x * 0.044715f) * 0.7978845608028654f;
+    return x * 0.5f * (static_cast<float>(std::tanh(static_cast<double>(inner))) + 1.0f);
   }
 
   // Rows of a in tiles of six: for each k the six rows side by side. Rows beyond the last are left as they

@@ -3,14 +3,18 @@ import type { MapSpec } from '../../ir/kernel-spec.js'
 import type { FusedAttrs } from '../analysis/fused.js'
 import type { Checked } from '../analysis/ir.js'
 import type { Fusion } from '../analysis/provenance.js'
+import { withEpilogues } from './fuse/epilogues.js'
 import { fusedKernel } from './fuse/kernel.js'
 import { type Effort, type Region, Regions } from './fuse/regions.js'
+import { rewritten } from './fuse/rewritten.js'
 
 //   m = x · s · r = relu(m) · y = r + b
 //   → y = fused(x, s, b): one kernel that reads x, s and b and writes y; m and r have no memory
 //
 //   m = max(x) · e = exp(x - m) · s = sum(e) · y = e / s, along the last axis
 //   → y = fused(x): one kernel that reads each row of x once
+//
+// Before that, products take what their own kernels can do of what follows them (fuse/epilogues.ts).
 //
 // After this pass an elementwise value, or a reduction along rows, is computed in the kernel of its readers
 // where these are one kernel, on the same lane and device, at the same rate, and one kernel takes no longer
@@ -61,33 +65,11 @@ class Fusing {
       if (region.members.length > 1) fused.set(region.members[0]!, this.nodeOf(region))
     this.fusion.kernels = fused.size
     if (fused.size === 0) return ir
-    const old = this.orderOf(this.keptOf(fused), fused)
-    const renumbered = new Int32Array(ir.nodes.length).fill(-1)
-    old.forEach((id, at) => {
-      renumbered[id] = at
-    })
-    const nodes = new Array<GraphNode>(old.length)
-    const specs = new Array<Checked['specs'][number]>(old.length)
-    for (const [at, id] of old.entries()) {
-      const node = fused.get(id) ?? this.resultOf(id) ?? ir.nodes[id]!
-      nodes[at] = { ...node, id: at, inputs: node.inputs.map(input => renumbered[input]!) }
-      specs[at] = ir.specs[id]!
-    }
-    const { deviceOf, turnOf } = ir
-    return {
-      ...ir,
-      nodes,
-      specs,
-      outputs: ir.outputs.map(({ parts, node, name }) => ({
-        name,
-        node: renumbered[node]!,
-        ...(parts === undefined
-          ? {}
-          : { parts: { ...parts, nodes: parts.nodes.map(id => renumbered[id]!) } }),
-      })),
-      ...(deviceOf === undefined ? {} : { deviceOf: Array.from(old, id => deviceOf[id]!) }),
-      ...(turnOf === undefined ? {} : { turnOf: Array.from(old, id => turnOf[id]!) }),
-    }
+    return rewritten(
+      ir,
+      this.orderOf(this.keptOf(fused), fused),
+      id => fused.get(id) ?? this.resultOf(id) ?? ir.nodes[id]!,
+    )
   }
 
   /** The nodes that stay, in order; the results of a region follow its last member. */
@@ -161,8 +143,12 @@ export interface Fused {
 export const fuse =
   (effort: Effort) =>
   (ir: Checked): Fused => {
-    const fusing = new Fusing(ir, effort)
+    const products = withEpilogues(ir, effort)
+    const fusing = new Fusing(products.ir, effort)
     const rewritten = fusing.rewritten()
     fusing.apart()
-    return { ir: rewritten, fusion: { ...fusing.fusion, effort }, hasSeveral: fusing.hasSeveral }
+    const regions = [...products.regions, ...fusing.fusion.regions].slice(0, mostListed)
+    const kernels = fusing.fusion.kernels + products.regions.length
+    const fusion = { ...fusing.fusion, kernels, regions, effort }
+    return { ir: rewritten, fusion, hasSeveral: fusing.hasSeveral }
   }

@@ -28,8 +28,8 @@ const exactGelu: readonly MapInstruction[] = [
   ['mul', 7, 5],
 ]
 
-// x · (1 + tanh(√(2/π) · (x + 0.044715 · x³))) / 2
-const tanhGelu: readonly MapInstruction[] = [
+/** x · (1 + tanh(√(2/π) · (x + 0.044715 · x³))) / 2 */
+export const tanhGelu: readonly MapInstruction[] = [
   ['operand', 0],
   ['mul', 0, 0],
   ['mul', 1, 0],

@@ -1,5 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
-import type { MatmulSpec } from '../../ir/kernel-spec.js'
+import type { MatmulEpilogue, MatmulSpec } from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
 import {
   type BoundSpec,
@@ -39,6 +39,8 @@ interface MatmulAttrs {
   readonly transposeX?: true
   /** The element type of the result; absent: that of the operands. */
   readonly to?: DType
+  /** Of a node that the pass `fuse` made: its further inputs are the bias and the residual. */
+  readonly epilogue?: MatmulEpilogue
 }
 
 const attrsFrom = (attrs: Attrs): MatmulAttrs => attrs as unknown as MatmulAttrs
@@ -106,7 +108,7 @@ const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedEr
  * where it is not.
  */
 export const matmulSpec = (x: BoundSpec, w: BoundSpec, attrs: Attrs): MatmulSpec => {
-  const { transpose, transposeX = false, to = x.dtype } = attrsFrom(attrs)
+  const { transpose, transposeX = false, to = x.dtype, epilogue } = attrsFrom(attrs)
   const [rows, k] = lastTwo(x.shape, transposeX)
   const [, n] = lastTwo(w.shape, transpose)
   const [ofX, ofW] = [elements(x.shape.slice(0, -2)), elements(w.shape.slice(0, -2))]
@@ -127,6 +129,7 @@ export const matmulSpec = (x: BoundSpec, w: BoundSpec, attrs: Attrs): MatmulSpec
     b: { dtype, batchStride: batch === 1 || ofW === 1 ? 0 : k * n },
     c: { dtype: to, batchStride: batch === 1 ? 0 : m * n },
     workspace: 2 * batch * m * n * k >= wantsWorkspace ? workspaceBytes : 0,
+    ...(epilogue === undefined ? {} : { epilogue }),
   }
 }
 
@@ -170,7 +173,7 @@ export const matmulOperator: Operator = {
       as: 'run',
       kernel,
       flops: 2 * kernel.batch * kernel.m * kernel.n * kernel.k,
-      movedBytes: tensorBytes(x) + tensorBytes(w) + tensorBytes(output),
+      movedBytes: inputs.reduce((sum, each) => sum + tensorBytes(each), tensorBytes(output)),
       workspace: kernel.workspace,
     }
   },

@@ -11,6 +11,7 @@
 
 #include "cuda/probe.h"
 #include "executor/session.h"
+#include "kernels/cpu.h"
 #include "test/cuda/fake.h"
 
 namespace braid::test {
@@ -269,6 +270,42 @@ TEST_F(CudaFake, MultipliesRowMajorMatrices) {
         }
       }
     }
+  }
+}
+
+// The library gets the steps after the product, and the host's kernel yields the same.
+TEST_F(CudaFake, ProductsHaveAnEpilogue) {
+  for (const int steps : {1, 2, 3, 5, 9, 13, 11, 4, 8}) {  // bits: bias, residual, gelu, scale
+    if ((steps & 6) == 6) continue;
+    KernelSpec spec;
+    spec.kind = KernelSpec::Kind::matmul;
+    spec.m = 3, spec.n = 5, spec.k = 4;
+    spec.a.dtype = spec.b.dtype = spec.c.dtype = DType::f32;
+    spec.epilogue.bias = (steps & 1) != 0, spec.epilogue.residual = (steps & 2) != 0;
+    spec.epilogue.activation = (steps & 4) != 0 ? Activation::gelu : Activation::none;
+    spec.epilogue.scale = (steps & 8) != 0 ? -0.75 : 1;
+    std::vector<float> a(12), b(20), bias(5), residual(15), found(15), wanted(15);
+    for (std::size_t i = 0; i < 20; ++i) b[i] = static_cast<float>(i % 5) - 1;
+    for (std::size_t i = 0; i < 12; ++i) a[i] = static_cast<float>(i % 7) / 4 - 1;
+    for (std::size_t i = 0; i < 15; ++i) residual[i] = static_cast<float>(i) / 3;
+    for (std::size_t i = 0; i < 5; ++i) bias[i] = 2 - static_cast<float>(i) / 2;
+    std::vector<DeviceAddress> reads;
+    for (const float* each : {a.data(), b.data()}) reads.push_back(reinterpret_cast<DeviceAddress>(each));
+    if (spec.epilogue.bias) reads.push_back(reinterpret_cast<DeviceAddress>(bias.data()));
+    if (spec.epilogue.residual) reads.push_back(reinterpret_cast<DeviceAddress>(residual.data()));
+    spec.readCount = reads.size(), spec.writeCount = 1;
+    std::unique_ptr<Kernel> kernel;
+    ASSERT_EQ(driver_->prepare(&kernel, spec, {}), Status::ok) << driver_->lastDetail();
+    EXPECT_EQ(live("memory"), 0);
+    const DeviceAddress write = reinterpret_cast<DeviceAddress>(found.data());
+    ASSERT_EQ(driver_->launch(*kernel, reads.data(), &write, nullptr), Status::ok) << driver_->lastDetail();
+    std::string detail;
+    CpuKernelResult host;
+    ASSERT_EQ(prepareCpu(&host, spec, {}, &detail), Status::ok) << detail;
+    reads.push_back(reinterpret_cast<DeviceAddress>(wanted.data()));
+    Scratch scratch;
+    ASSERT_TRUE(host->run(reads.data(), scratch, Part::all));
+    for (std::size_t i = 0; i < 15; ++i) EXPECT_NEAR(found[i], wanted[i], 1e-5) << steps << " " << i;
   }
 }
 

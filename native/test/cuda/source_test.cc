@@ -365,6 +365,13 @@ TEST(CudaSources, CompileUnderNvrtc) {
     source = {};
     matmulSource(product, &source);
     compiles(source.text, "matmul");
+    KernelSpec finished = product;
+    finished.epilogue.bias = transposed < 3, finished.epilogue.residual = transposed == 1;
+    finished.epilogue.activation = transposed == 2 ? Activation::gelu : Activation::none;
+    finished.epilogue.scale = 0.5;
+    source = {};
+    matmulSource(finished, &source);
+    compiles(source.text, "matmul with an epilogue");
   }
 }
 

@@ -1,7 +1,9 @@
 // The kernels of the host device, against plain loops.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <chrono>
+#include <cmath>
 #include <numeric>
 
 #include "kernels/cpu.h"
@@ -441,6 +443,47 @@ TEST(HostMatmul, IsBitForBitThreePlainLoops) {
                     << i << " " << row << " " << column;
               }
         }
+}
+
+TEST(HostMatmul, AnEpilogueIsAppliedToTheSumsAndRoundedOnce) {
+  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{7, 33, 30}, {1, 530, 5}, {20, 3, 300}})
+    for (const DType type : {DType::f32, DType::bf16})
+      for (const int steps :
+           {1, 2, 3, 4, 5, 8, 9, 11, 13, 16, 17}) {  // bits: bias, residual, gelu, scale, relu
+        Random random{static_cast<std::uint64_t>(m * 100 + steps)};
+        const auto driver = host();
+        KernelSpec spec = product(m, n, k, 2, false, type);
+        spec.epilogue.bias = (steps & 1) != 0, spec.epilogue.residual = (steps & 2) != 0;
+        spec.epilogue.activation = (steps & 4) != 0    ? Activation::gelu
+                                   : (steps & 16) != 0 ? Activation::relu
+                                                       : Activation::none;
+        spec.epilogue.scale = (steps & 8) != 0 ? -0.375 : 1;
+        KernelSpec plain = product(m, n, k, 2, false, type);
+        plain.c.dtype = DType::f32;
+        const DeviceAddress a = randomMemory(*driver, type, 2 * m * k, random),
+                            b = randomMemory(*driver, type, 2 * k * n, random),
+                            bias = randomMemory(*driver, type, n, random),
+                            residual = randomMemory(*driver, type, 2 * m * n, random);
+        const DeviceAddress sums = allocate(*driver, static_cast<std::size_t>(8 * m * n)),
+                            c = allocate(*driver, static_cast<std::size_t>(2 * m * n) * elementBytes(type));
+        std::vector<DeviceAddress> reads = {a, b};
+        if (spec.epilogue.bias) reads.push_back(bias);
+        if (spec.epilogue.residual) reads.push_back(residual);
+        ASSERT_EQ(launch(*driver, plain, {a, b}, {sums}), Status::ok) << driver->lastDetail();
+        ASSERT_EQ(launch(*driver, spec, reads, {c}), Status::ok) << driver->lastDetail();
+        for (std::int64_t i = 0; i < 2 * m * n; ++i) {
+          float value = widen(sums, DType::f32, i);
+          if ((steps & 8) != 0) value *= -0.375f;
+          if ((steps & 1) != 0) value += widen(bias, type, i % n);
+          if ((steps & 4) != 0) {
+            const float inner = (value + value * value * value * 0.044715f) * 0.7978845608028654f;
+            value = value * 0.5f * (static_cast<float>(std::tanh(static_cast<double>(inner))) + 1.0f);
+          }
+          if ((steps & 16) != 0 && value <= 0) value = 0;
+          if ((steps & 2) != 0) value += widen(residual, type, i);
+          ASSERT_TRUE(sameNumber(bitsAt(c, type, i), narrow(value, type), type)) << steps << " " << i;
+        }
+      }
 }
 
 TEST(HostMatmul, IsFastEnoughToWorkWith) {

@@ -39,7 +39,7 @@ const asRows = ({ how, outer, length, inner, input, output }: ReduceSpec): MapSp
 }
 
 /** Nodes whose memory a kernel takes, and all others that share it: who reads them has an order to keep. */
-const takenMemory = ({ nodes }: Checked): Uint8Array | undefined => {
+export const takenMemory = ({ nodes }: Checked): Uint8Array | undefined => {
   const root = Int32Array.from(nodes, ({ id }) => id)
   const taken = new Set<number>()
   for (const node of nodes) {

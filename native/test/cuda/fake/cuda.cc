@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -49,6 +50,8 @@ struct FakeLayout {
 };
 struct FakeDesc {
   std::int32_t transA = 0, transB = 0;
+  std::uint32_t epilogue = 1;
+  const void* bias = nullptr;
 };
 struct FakePreference {
   std::size_t workspace = 0;
@@ -464,8 +467,10 @@ EXPORT cublasStatus cublasLtMatmulDescDestroy(LtMatmulDesc desc) {
 }
 EXPORT cublasStatus cublasLtMatmulDescSetAttribute(LtMatmulDesc desc, int attribute, const void* value,
                                                    std::size_t bytes) {
-  if (bytes != 4 || (attribute != kDescTransA && attribute != kDescTransB)) return 7;
   auto* made = reinterpret_cast<FakeDesc*>(desc);
+  if (attribute == kDescBias && bytes == 8) return std::memcpy(&made->bias, value, 8), 0;
+  if (attribute == kDescEpilogue && bytes == 4) return std::memcpy(&made->epilogue, value, 4), 0;
+  if (bytes != 4 || (attribute != kDescTransA && attribute != kDescTransB)) return 7;
   std::memcpy(attribute == kDescTransA ? &made->transA : &made->transB, value, 4);
   return 0;
 }
@@ -522,7 +527,7 @@ EXPORT cublasStatus cublasLtMatmulAlgoGetHeuristic(LtHandle, LtMatmulDesc, LtLay
 }
 EXPORT cublasStatus cublasLtMatmul(LtHandle, LtMatmulDesc desc, const void* alpha, const void* a,
                                    LtLayout aLayout, const void* b, LtLayout bLayout, const void* beta,
-                                   const void*, LtLayout, void* d, LtLayout dLayout,
+                                   const void* c, LtLayout, void* d, LtLayout dLayout,
                                    const LtAlgorithm* algorithm, void*, std::size_t, CUstream) {
   if (const int code = gate("cublasLtMatmul")) return code;
   if (state().sticky) return 13;
@@ -530,7 +535,7 @@ EXPORT cublasStatus cublasLtMatmul(LtHandle, LtMatmulDesc desc, const void* alph
   const auto& B = *reinterpret_cast<FakeLayout*>(bLayout);
   const auto& D = *reinterpret_cast<FakeLayout*>(dLayout);
   const auto& op = *reinterpret_cast<FakeDesc*>(desc);
-  if (*static_cast<const float*>(alpha) != 1 || *static_cast<const float*>(beta) != 0) return 7;
+  const float scale = *static_cast<const float*>(alpha), added = *static_cast<const float*>(beta);
   const auto address = reinterpret_cast<std::uintptr_t>(a) | reinterpret_cast<std::uintptr_t>(b) |
                        reinterpret_cast<std::uintptr_t>(d);
   if (address & (algorithm->data[0] - 1)) return 7;
@@ -547,7 +552,13 @@ EXPORT cublasStatus cublasLtMatmul(LtHandle, LtMatmulDesc desc, const void* alph
               layer * A.stride + (op.transA ? row * A.leading + i : i * A.leading + row);
           sum += elementAt(a, A.type, left) * elementAt(b, B.type, layer * B.stride + column * B.leading + i);
         }
-        setElement(d, D.type, layer * D.stride + column * D.leading + row, sum);
+        const std::int64_t at = layer * D.stride + column * D.leading + row;
+        sum = scale * sum + (added != 0 ? added * elementAt(c, D.type, at) : 0);
+        if (op.epilogue & kEpilogueBias) sum += elementAt(op.bias, D.type, row);
+        if (op.epilogue & kEpilogueRelu) sum = sum > 0 ? sum : 0;
+        if (op.epilogue & kEpilogueGelu)
+          sum = sum * 0.5f * (1 + std::tanh(0.7978845608f * (sum + 0.044715f * sum * sum * sum)));
+        setElement(d, D.type, at, sum);
       }
     }
   }

@@ -1,0 +1,127 @@
+// Which elementwise operations a product takes into its own kernel.
+import { expect, it } from 'vitest'
+import {
+  add,
+  cast,
+  compile,
+  download,
+  gelu,
+  graph,
+  keep,
+  lane,
+  linear,
+  matmul,
+  mul,
+  on,
+  orThrow,
+  param,
+  relu,
+  tensor,
+  upload,
+  verify,
+} from '../../../dsl/index.js'
+import type { DType } from '../../../dsl/ir/tensor.js'
+
+// biome-ignore lint/suspicious/noExplicitAny: every operator passes through here
+type Anything = any
+
+const [m, n, k] = [6, 10, 20]
+
+/** The epilogues of all products of a plan, and how many other kernels it has. */
+const compiled = (op: (flows: Anything) => Anything, dtype: DType = 'bf16', fuse = true) => {
+  // All but x is on the device already, so that no upload decides what is fused.
+  const shapes = { w: [k, n], v: [n, k], b: [n], r: [2, 3, n], late: [4096, 4096] }
+  const net = graph({ x: tensor(dtype, [2, 3, k]) }, ({ x }: Anything) => {
+    const there = Object.entries(shapes).map(([name, shape]) => [name, param(name, tensor(dtype, shape))])
+    const flows = { x: x.pipe(upload()), ...Object.fromEntries(there) }
+    const made = op(flows)
+    return Object.fromEntries(
+      Object.entries(made.pipe === undefined ? made : { y: made }).map(([name, flow]: Anything) => [
+        name,
+        flow.pipe(download()),
+      ]),
+    )
+  })
+  const plan = orThrow(compile(net as Anything, { fuse })) as Anything
+  expect(verify(plan)).toEqual([])
+  const kernels = plan.nodes
+    .map(({ kernel }: Anything) => kernel)
+    .filter((kernel: Anything) => kernel && kernel.kind !== 'copy')
+  return {
+    epilogues: kernels
+      .filter(({ kind }: Anything) => kind === 'matmul')
+      .map(({ epilogue }: Anything) => epilogue),
+    others: kernels.filter(({ kind }: Anything) => kind !== 'matmul').length,
+  }
+}
+
+const tanh = { approximate: 'tanh' } as const
+
+it.each<readonly [string, (flows: Anything) => Anything, object]>([
+  ['a bias', ({ x, w, b }) => x.pipe(matmul(w), add(b)), { bias: true }],
+  ['a bias on the left', ({ x, w, b }) => b.pipe(add(x.pipe(matmul(w)))), { bias: true }],
+  ['a linear layer', ({ x, v, b }) => x.pipe(linear(v, b)), { bias: true }],
+  [
+    'a bias and gelu',
+    ({ x, w, b }) => x.pipe(matmul(w), add(b), gelu(tanh)),
+    { bias: true, activation: 'gelu' },
+  ],
+  [
+    'a bias and a residual',
+    ({ x, v, b, r }) => r.pipe(add(x.pipe(linear(v, b)))),
+    { bias: true, residual: true },
+  ],
+  ['scales', ({ x, w, b }) => x.pipe(matmul(w), mul(2), mul(0.25), add(b)), { scale: 0.5, bias: true }],
+  ['a cast to f32', ({ x, w }) => x.pipe(matmul(w), cast('f32'), mul(2)), { scale: 2 }],
+])('%s is part of the product', (_, op, epilogue) => {
+  expect(compiled(op)).toEqual({ epilogues: [epilogue], others: 0 })
+  expect(compiled(op, 'bf16', false).epilogues).toEqual([undefined])
+})
+
+it.each<readonly [string, (flows: Anything) => Anything]>([
+  ['keep() is', ({ x, w, b }) => x.pipe(matmul(w), keep(), add(b))],
+  ['another lane computes', ({ x, w, b }) => x.pipe(on(lane('one')), matmul(w), on(lane('two')), add(b))],
+  [
+    'another operation reads',
+    ({ x, w, b, r }) => {
+      const product = x.pipe(matmul(w))
+      return { y: product.pipe(add(b)), z: product.pipe(add(r)) }
+    },
+  ],
+  [
+    'an output is',
+    ({ x, w, b }) => {
+      const product = x.pipe(matmul(w))
+      return { y: product.pipe(add(b)), z: product }
+    },
+  ],
+  ['a library may compute otherwise: relu', ({ x, w }) => x.pipe(matmul(w), relu())],
+  ['a library may compute otherwise: gelu by erf', ({ x, w }) => x.pipe(matmul(w), gelu())],
+  [
+    'is squared',
+    ({ x, w }) => {
+      const product = x.pipe(matmul(w))
+      return product.pipe(mul(product))
+    },
+  ],
+])('the product is stored where %s', (_, op) => {
+  expect(compiled(op).epilogues).toEqual([undefined])
+}) // prettier-ignore
+
+it('ends before what it cannot do', () => {
+  const both = compiled(({ x, w, b, r }) => x.pipe(matmul(w), add(b), gelu(tanh), add(r)))
+  expect(both).toEqual({ epilogues: [{ bias: true, activation: 'gelu' }], others: 1 })
+  const twice = compiled(({ x, w, b, r }) => x.pipe(matmul(w), add(r), add(b)))
+  expect(twice).toEqual({ epilogues: [{ residual: true }], others: 1 })
+  const cut = compiled(({ x, w, b }) => x.pipe(matmul(w), add(b), cast('f32')))
+  expect(cut).toEqual({ epilogues: [{ bias: true }], others: 1 })
+  expect(m * n).toBe(60)
+})
+
+it('does not wait for an operand that comes later', () => {
+  const slow = ({ x, w, r, late }: Anything) => {
+    const far = late.pipe(matmul(late), matmul(late), matmul(late))
+    return { y: x.pipe(matmul(w), add(r.pipe(mul(2)))), z: far }
+  }
+  expect(compiled(slow).epilogues.length).toBe(4)
+})
