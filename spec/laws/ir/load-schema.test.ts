@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
 import {
+  add,
   append,
   argmax,
   attention,
@@ -12,8 +13,11 @@ import {
   download,
   every,
   gather,
+  gelu,
   graph,
   kernel,
+  matmul,
+  mul,
   orThrow,
   pad,
   reshape,
@@ -88,7 +92,30 @@ const kinds = orThrow(
     }),
   ),
 )
-const plans = [singleLane, twoLanes, weightStreaming, withKernels, withCollectives, rates, graphs, kinds]
+// Products with epilogues.
+const products = orThrow(
+  compile(
+    graph({ x: tensor('f32', [3, 4]), w: tensor('f32', [4, 3]), b: tensor('f32', [3]) }, flows => {
+      const [x, w, b] = [flows.x.pipe(upload()), flows.w.pipe(upload()), flows.b.pipe(upload())]
+      return {
+        y: x.pipe(matmul(w), mul(2), add(b), gelu({ approximate: 'tanh' }), download()),
+        z: x.pipe(matmul(w), add(x.pipe(matmul(w)))).pipe(download()),
+      }
+    }),
+    { fuse: true },
+  ),
+)
+const plans = [
+  products,
+  singleLane,
+  twoLanes,
+  weightStreaming,
+  withKernels,
+  withCollectives,
+  rates,
+  graphs,
+  kinds,
+]
 const bases = plans.map(plan => JSON.parse(toJSON(plan)) as object)
 test('know every field of every kernel: what was written is read', () => {
   for (const plan of plans)
