@@ -107,6 +107,8 @@ class Epilogues {
   private readonly reader: Int32Array
   private readonly values: Values
   private readonly taken: Uint8Array | undefined
+  /** Members of chains: what adds two products is part of one of them. */
+  private readonly members = new Set<number>()
 
   constructor(
     private readonly ir: Checked,
@@ -128,14 +130,17 @@ class Epilogues {
     for (;;) {
       const next = nodes[this.reader[chain.members.at(-1)!]!]
       const own = next && this.values.elementwise[next.id]
-      if (next === undefined || own === undefined || !this.isBeside(next, id)) break
+      if (next === undefined || own === undefined || this.members.has(next.id)) break
+      if (!this.isBeside(next, id)) break
       if (sizeOf(own.kernel.shape) !== m * n || this.isWorse(chain, next)) break
       const longer = extended(this.ir, chain, next, own.kernel, n)
       if (longer === undefined) break
       chain = longer
     }
     // cuBLASLt writes the type of the operands, or f32.
-    if (chain.members.length > 1 && (chain.to === x.dtype || chain.to === 'f32')) this.chains.push(chain)
+    if (chain.members.length === 1 || (chain.to !== x.dtype && chain.to !== 'f32')) return
+    this.chains.push(chain)
+    for (const member of chain.members) this.members.add(member)
   }
 
   private isBeside(node: GraphNode, product: number): boolean {
