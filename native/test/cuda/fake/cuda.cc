@@ -359,7 +359,9 @@ END EXPORT CUresult cuModuleUnload(CUmodule module) {
 }
 CALL(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char* name))
 auto* made = reinterpret_cast<FakeModule*>(module);
-if (made->image.find(std::string(" ") + name + "(") == std::string::npos) return kSymbolMissing;
+const std::string call = std::string(name) + "(";
+if (made->image.find(" " + call) == std::string::npos && made->image.find("\n" + call) == std::string::npos)
+  return kSymbolMissing;
 *function = reinterpret_cast<CUfunction>(new FakeFunction{name});
 made->functions.push_back(*function);
 END CALL(cuFuncGetAttribute,
