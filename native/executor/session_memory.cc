@@ -73,7 +73,7 @@ void SessionMemory::findOwnBytes(const ProgramSpec& spec) {
     for (const BufferSpec& buffer : spec.buffers)
       if (buffer.life == Life::tick && buffer.arenaOffset >= 0 && buffer.bytes > 0 && buffer.device == device)
         from = std::min(from, static_cast<std::uint64_t>(buffer.arenaOffset));
-    ranges_[device].own = RangePool::rounded(end - from);
+    if (end > from) ranges_[device].own = RangePool::rounded(end - from);
   }
 }
 

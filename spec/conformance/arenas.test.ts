@@ -187,3 +187,19 @@ describe('ticks in flight on a host device', () => {
     expect(await overlaps(false, (_, turn) => turn === 2)).toBe(false)
   })
 })
+
+describe.each(present)('ticks without memory of their own on %s', device => {
+  it('have lanes of their own all the same', async () => {
+    const large = tensor('f32', [2 ** 18])
+    const plain = graph('plain', {}, () => ({ y: param('x', large).pipe(add(1)) }))
+    const params = { x: new Float32Array(2 ** 18).fill(2) }
+    await using session = await opened(plain, device, { params, compile: { mode: 'graph', inFlight: 3 } })
+    expect(session.plan.arenas).toBe(3)
+    let ticks = 0
+    await session.run({}, { ticks: 4 }).forEach(lease => {
+      ticks++
+      lease[Symbol.dispose]()
+    })
+    expect(ticks).toBe(4)
+  })
+})

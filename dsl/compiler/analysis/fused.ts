@@ -1,10 +1,10 @@
 import type { GraphNode } from '../../ir/graph.js'
-import type { MapSpec } from '../../ir/kernel-spec.js'
+import type { AttentionSpec, MapSpec } from '../../ir/kernel-spec.js'
 import type { BoundSpec } from '../../ir/tensor.js'
 
 /** The attributes of a node that the pass `fuse` made of several. */
 export interface FusedAttrs {
-  readonly kernel: MapSpec
+  readonly kernel: MapSpec | AttentionSpec
   readonly flops: number
   readonly movedBytes: number
   readonly tolerance: number

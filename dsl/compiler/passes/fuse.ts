@@ -7,6 +7,7 @@ import { withEpilogues } from './fuse/epilogues.js'
 import { fusedKernel } from './fuse/kernel.js'
 import { type Effort, type Region, Regions } from './fuse/regions.js'
 import { rewritten } from './fuse/rewritten.js'
+import { withStridedReads } from './fuse/strided-reads.js'
 
 //   m = x · s · r = relu(m) · y = r + b
 //   → y = fused(x, s, b): one kernel that reads x, s and b and writes y; m and r have no memory
@@ -14,7 +15,8 @@ import { rewritten } from './fuse/rewritten.js'
 //   m = max(x) · e = exp(x - m) · s = sum(e) · y = e / s, along the last axis
 //   → y = fused(x): one kernel that reads each row of x once
 //
-// Before that, products take what their own kernels can do of what follows them (fuse/epilogues.ts).
+// Before that, attention reads rows where they lie (fuse/strided-reads.ts), and products take what their own kernels
+// can do of what follows them (fuse/epilogues.ts).
 //
 // After this pass an elementwise value, or a reduction along rows, is computed in the kernel of its readers
 // where these are one kernel, on the same lane and device, at the same rate, and one kernel takes no longer
@@ -143,12 +145,13 @@ export interface Fused {
 export const fuse =
   (effort: Effort) =>
   (ir: Checked): Fused => {
-    const products = withEpilogues(ir, effort)
+    const reads = effort === 'lean' ? { ir, regions: [] } : withStridedReads(ir)
+    const products = withEpilogues(reads.ir, effort)
     const fusing = new Fusing(products.ir, effort)
     const rewritten = fusing.rewritten()
     fusing.apart()
-    const regions = [...products.regions, ...fusing.fusion.regions].slice(0, mostListed)
-    const kernels = fusing.fusion.kernels + products.regions.length
+    const regions = [...reads.regions, ...products.regions, ...fusing.fusion.regions].slice(0, mostListed)
+    const kernels = fusing.fusion.kernels + products.regions.length + reads.regions.length
     const fusion = { ...fusing.fusion, kernels, regions, effort }
     return { ir: rewritten, fusion, hasSeveral: fusing.hasSeveral }
   }

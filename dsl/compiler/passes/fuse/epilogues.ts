@@ -93,7 +93,7 @@ const extended = (
 }
 
 /** By node: the node that alone reads it, once; -1 where there is none, -2 where there are several. */
-const readersOf = ({ nodes, outputs }: Checked): Int32Array => {
+export const readersOf = ({ nodes, outputs }: Checked): Int32Array => {
   const reader = new Int32Array(nodes.length).fill(-1)
   for (const { id, inputs } of nodes)
     for (const input of inputs) reader[input] = reader[input] === -1 ? id : -2
