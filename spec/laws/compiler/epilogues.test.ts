@@ -72,13 +72,13 @@ it.each<readonly [string, (flows: Anything) => Anything, object]>([
     { bias: true, residual: true },
   ],
   ['scales', ({ x, w, b }) => x.pipe(matmul(w), mul(2), mul(0.25), add(b)), { scale: 0.5, bias: true }],
-  ['a cast to f32', ({ x, w }) => x.pipe(matmul(w), cast('f32'), mul(2)), { scale: 2 }],
 ])('%s is part of the product', (_, op, epilogue) => {
   expect(compiled(op)).toEqual({ epilogues: [epilogue], others: 0 })
   expect(compiled(op, 'bf16', false).epilogues).toEqual([undefined])
 })
 
 it.each<readonly [string, (flows: Anything) => Anything]>([
+  ['a cast to f32 is', ({ x, w }) => x.pipe(matmul(w), cast('f32'), mul(2))],
   ['keep() is', ({ x, w, b }) => x.pipe(matmul(w), keep(), add(b))],
   ['another lane computes', ({ x, w, b }) => x.pipe(on(lane('one')), matmul(w), on(lane('two')), add(b))],
   [

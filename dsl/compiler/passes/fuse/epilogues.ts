@@ -88,7 +88,7 @@ const extended = (
       ? { ...made, epilogue: { ...epilogue, residual: true }, residual: inputs[other]! }
       : undefined
   }
-  const found = activations.find(([, each]) => isEqual(each, code))
+  const found = to === 'bf16' ? activations.find(([, each]) => isEqual(each, code)) : undefined
   return found === undefined ? undefined : { ...made, epilogue: { ...epilogue, activation: found[0]! } }
 }
 
@@ -125,7 +125,8 @@ class Epilogues {
     if (inputs.some(input => this.taken?.[input] === 1)) return
     const [x, w] = inputs.map(input => specs[input]!) as [Checked['specs'][number], Checked['specs'][number]]
     const { m, n, batch } = matmulSpec(x, w, attrs)
-    if (batch !== 1) return
+    // Of f32 neither how the library computes gelu is known nor that it has every epilogue.
+    if (batch !== 1 || x.dtype === 'f32') return
     let chain: Chain = { product: id, members: [id], epilogue: {}, to: specs[id]!.dtype }
     for (;;) {
       const next = nodes[this.reader[chain.members.at(-1)!]!]
@@ -137,8 +138,7 @@ class Epilogues {
       if (longer === undefined) break
       chain = longer
     }
-    // cuBLASLt writes the type of the operands, or f32.
-    if (chain.members.length === 1 || (chain.to !== x.dtype && chain.to !== 'f32')) return
+    if (chain.members.length === 1 || chain.to !== x.dtype) return
     this.chains.push(chain)
     for (const member of chain.members) this.members.add(member)
   }
