@@ -1,7 +1,7 @@
 import type { GraphNode } from '../../../ir/graph.js'
 import type { MapSpec } from '../../../ir/kernel-spec.js'
 import { elementBytes } from '../../../ir/tensor.js'
-import { costOf, operationsOf, type Rows } from '../../../machine/cost.js'
+import { costOf, operationsOf, type Rows, slotsOf } from '../../../machine/cost.js'
 import type { Checked } from '../../analysis/ir.js'
 import type { Apart } from '../../analysis/provenance.js'
 import {
@@ -56,6 +56,9 @@ export interface Region {
   instructions: number
   reductions: number
 }
+
+/** What a reader does no more for a value that is computed in its own kernel. */
+const loaded = slotsOf([['operand', 0]])
 
 const nobody = -1
 /** A region reads the node in several orders of its elements, so that it cannot be in one. */
@@ -269,7 +272,8 @@ export class Regions {
       slots: 0,
       rowSlots: 0,
     }
-    for (const id of region.members) this.count(rows, id, this.values.elementwise[id]!.slots)
+    for (const [i, id] of region.members.entries())
+      this.count(rows, id, this.values.elementwise[id]!.slots - (i > 0 ? loaded : 0))
     return rows
   }
 
@@ -314,7 +318,7 @@ export class Regions {
       joined.resultBytes += kernelElements(own) * elementBytes[own.kernel.results[0]!.dtype]
     }
     this.access[id] = read
-    this.count(joined, id, own.slots)
+    this.count(joined, id, own.slots - loaded)
     const worse = this.isWorse(node, own, region, joined, bytes)
     if (worse !== undefined) return worse
     region.members.push(id)
