@@ -193,7 +193,8 @@ describe.each(present)('ticks without memory of their own on %s', device => {
     const large = tensor('f32', [2 ** 18])
     const plain = graph('plain', {}, () => ({ y: param('x', large).pipe(add(1)) }))
     const params = { x: new Float32Array(2 ** 18).fill(2) }
-    await using session = await opened(plain, device, { params, compile: { mode: 'graph', inFlight: 3 } })
+    const compile: CompileOptions = { mode: 'graph', inFlight: 3, machine: roomy }
+    await using session = await opened(plain, device, { params, compile })
     expect(session.plan.arenas).toBe(3)
     let ticks = 0
     await session.run({}, { ticks: 4 }).forEach(lease => {
