@@ -96,13 +96,13 @@ const kinds = orThrow(
 // Products with epilogues; their operands are on the device already, so that no upload decides what is fused.
 const products = orThrow(
   compile(
-    graph({ x: tensor('f32', [3, 4]) }, flows => {
+    graph({ x: tensor('bf16', [3, 4]) }, flows => {
       const [x, w, b] = [
         flows.x.pipe(upload()),
-        param('w', tensor('f32', [4, 3])),
-        param('b', tensor('f32', [3])),
+        param('w', tensor('bf16', [4, 3])),
+        param('b', tensor('bf16', [3])),
       ]
-      const [s, r] = [param('s', tensor('f32', [3, 3])), param('r', tensor('f32', [3, 3]))]
+      const [s, r] = [param('s', tensor('bf16', [3, 3])), param('r', tensor('bf16', [3, 3]))]
       const y = x.pipe(matmul(w), mul(2), add(b), gelu({ approximate: 'tanh' }))
       return { y: y.pipe(matmul(s), add(r), download()) }
     }),
