@@ -12,6 +12,8 @@ export const leftToCi = [
   ['spec/conformance/trees/soak.test.ts', 'some thousands of launches of random trees'],
   ['spec/conformance/cli.test.ts', 'a process for each call of each command of braid'],
   ['spec/conformance/files-cli.test.ts', 'a process for each file, pipe and interruption of braid'],
+  ['spec/conformance/explain-cli.test.ts', 'a process for each call of braid explain'],
+  ['spec/conformance/build.test.ts', 'builds and their locks, each in processes of its own'],
   ['spec/conformance/simulate-cli.test.ts', 'a process for each call of braid simulate'],
   ['spec/conformance/snapshot-cli.test.ts', 'a process for each call of braid snapshot'],
 ]
