@@ -1,5 +1,5 @@
-// GPT-2 over bytes, written once for any number of tokens. `decoder` takes one token a tick, with a key-value cache in
-// the plan's state; `forward` takes a whole text at once, and keeps nothing.
+// GPT-2 over bytes, written once for any number of tokens. `decoder` takes one token a tick, with a key-value
+// cache in the plan's state; `forward` takes a whole text at once, and keeps nothing.
 import {
   add,
   append,
@@ -10,11 +10,11 @@ import {
   download,
   embedding,
   type Flow,
+  gelu,
   graph,
   greaterOrEqual,
-  iota,
   layerNorm,
-  lessOrEqual,
+  linear,
   map,
   matmul,
   mul,
@@ -62,33 +62,15 @@ const partsOf = ({ dtype: own, width, heads, context }: Model) => {
     const seen = attend(layer, apart(q, tokens), apart(k, tokens), apart(v, tokens))
     const mixed = x.pipe(add(product(together(seen, tokens), `${h}.attn.c_proj`, width, width))) as Rows
     const wide = product(norm(mixed, `${h}.ln_2`), `${h}.mlp.c_fc`, width, 4 * width)
-    return mixed.pipe(add(product(tanhGelu(wide), `${h}.mlp.c_proj`, 4 * width, width))) as Rows
+    return mixed.pipe(
+      add(product(wide.pipe(gelu({ approximate: 'tanh' })) as Rows, `${h}.mlp.c_proj`, 4 * width, width)),
+    ) as Rows
   }
   const table = param('wte.weight', tensor(dtype, [vocabulary, width]))
   const places = param('wpe.weight', tensor(dtype, [context, width]))
-  const logits = (x: Rows): Rows =>
-    norm(x, 'ln_f').pipe(matmul(table.pipe(transpose([1, 0]))), cast('f32')) as unknown as Rows
+  const logits = (x: Rows): Rows => norm(x, 'ln_f').pipe(linear(table), cast('f32')) as unknown as Rows
   return { dtype, size, block, table, places, logits }
 }
-
-/** The gelu of GPT-2, by tanh; `gelu()` is that of the error function. */
-const tanhGelu = (x: Rows): Rows =>
-  x.pipe(
-    map(a =>
-      a
-        .mul(
-          a
-            .mul(a)
-            .mul(a)
-            .mul(0.044715)
-            .add(a)
-            .mul(Math.sqrt(2 / Math.PI))
-            .tanh()
-            .add(1),
-        )
-        .mul(0.5),
-    ),
-  ) as Rows
 
 /** How the next byte is chosen: the likeliest at temperature 0, else at random. */
 export interface Choice {
@@ -113,14 +95,14 @@ export const decoder = (model: Model, { temperature, seed }: Choice) =>
     const forced = inputs.forced.pipe(upload())
     const token = forced.pipe(greaterOrEqual(0), where(forced, s.chosen))
     const position = s.length.pipe(reshape([1]))
-    // The places up to this token, of which the cache has keys.
-    const seen = places.pipe(slice(1, 0, 1), reshape([1, context]), iota({ axis: 1 }), lessOrEqual(s.length))
+    // The keys that the caches have, with this token's.
+    const length = s.length.pipe(add(1))
     const attend: Attend = (layer, q, k, v) => {
       const [keys, values] = ([`h.${layer}.keys`, `h.${layer}.values`] as const).map((name, i) => {
         const rows = i === 0 ? k : v
         return (grown[name] = (kv[name] as Heads).pipe(append(rows, { axis: 1, at: s.length })) as Heads)
       }) as [Heads, Heads]
-      return q.pipe(attention(keys, values, { mask: seen })) as Heads
+      return q.pipe(attention(keys, values, { length })) as Heads
     }
     let x = token.pipe(embedding(table), add(position.pipe(embedding(places)))) as Rows
     for (let layer = 0; layer < layers; layer++) x = block(x, layer, 1, attend)
@@ -136,12 +118,12 @@ export const decoder = (model: Model, { temperature, seed }: Choice) =>
       ),
     )
     const chosen = (temperature === 0 ? scores : noisy).pipe(argmax({ axis: 1 }))
-    s.next({ length: s.length.pipe(add(1)), chosen: chosen as never })
+    s.next({ length, chosen: chosen as never })
     kv.next(grown as never)
     return { byte: chosen.pipe(download()), logits: scores.pipe(download()) }
   })
 
-/** The logits of every token of a text, each from those up to it. Nothing is kept, so it shows what a cache must not change. */
+/** The logits of every token of a text, each from those up to it: without a cache, to compare with. */
 export const forward = (model: Model, tokens: number) =>
   graph('forward', { text: tensor('i32', [tokens]) }, ({ text }) => {
     const { block, table, places, logits } = partsOf(model)

@@ -23,7 +23,7 @@ class CudaDriver : public Driver {
   const DeviceInfo& info() const override { return info_; }
   Status bind() override;
   // Keeps the device's primary context until the process ends, as the CUDA runtime does: making one takes
-  // from a fifth of a second to several, and a program may open and close a device many times.
+  // an eighth of a second, and seconds where several processes use the GPU.
   void keepContext();
   std::string lastDetail() override;
 

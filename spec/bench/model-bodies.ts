@@ -25,6 +25,7 @@ import {
   tensor,
   transpose,
 } from '../../dsl/index.js'
+import { hashed } from './stream-values.js'
 
 export type Float = 'f32' | 'bf16'
 type Values = Float32Array | Uint16Array | Int32Array
@@ -64,11 +65,8 @@ export const valuesOf = ({ shape, dtype, seed, scale, plus }: Weight): Values =>
   const count = shape.reduce((product, size) => product * size, 1)
   const base = new Float32Array(Math.min(count, period))
   for (let i = 0; i < base.length; i++) {
-    let h = Math.imul(i + seed, 0x9e3779b1)
-    h ^= h >>> 15
-    h = Math.imul(h, 0x85ebca77)
-    h ^= h >>> 13
-    base[i] = dtype === 'i32' ? ((h >>> 24) % scale) + plus : ((2 * (h >>> 24) - 255) / 256) * scale + plus
+    const byte = hashed(i + seed)
+    base[i] = dtype === 'i32' ? (byte % scale) + plus : ((2 * byte - 255) / 256) * scale + plus
   }
   const repeated = <A extends Values>(values: A, whole: A): A => {
     for (let at = 0; at < count; at += values.length)

@@ -99,7 +99,7 @@ const differenceOf = (
   const [a, b] = [ours.flat(), theirs.flat()]
   const scale = Math.max(...b.map(Math.abs))
   const most = Math.max(...a.map((value, i) => Math.abs(value - b[i]!)))
-  return a.length === b.length && scale > 0 && most <= scale * 1e9 ? most / scale : Number.POSITIVE_INFINITY
+  return a.length === b.length && Number.isFinite(most / scale) ? most / scale : Number.POSITIVE_INFINITY
 }
 
 const rowOf = (body: Body, own: Awaited<ReturnType<typeof ours>>, theirs: Theirs, bandwidth: number) => {

@@ -1,3 +1,12 @@
+/** The top byte of a hash of the index. */
+export const hashed = (index: number): number => {
+  let h = Math.imul(index, 0x9e3779b1)
+  h ^= h >>> 15
+  h = Math.imul(h, 0x85ebca77)
+  h ^= h >>> 13
+  return h >>> 24
+}
+
 /**
  * A typed array of bf16 bits: (2k − 255) / 256 · scale, k the top byte of a hash of the index. `scale` is a
  * power of two, so each is exact.
@@ -11,13 +20,7 @@ export const bf16Values = (count: number, seed: number, scale: number): Uint16Ar
     table[k] = bits[0]! >>> 16
   }
   const values = new Uint16Array(count)
-  for (let i = 0; i < count; i++) {
-    let h = Math.imul(i + seed, 0x9e3779b1)
-    h ^= h >>> 15
-    h = Math.imul(h, 0x85ebca77)
-    h ^= h >>> 13
-    values[i] = table[h >>> 24]!
-  }
+  for (let i = 0; i < count; i++) values[i] = table[hashed(i + seed)]!
   return values
 }
 

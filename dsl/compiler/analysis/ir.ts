@@ -120,7 +120,6 @@ export interface Accesses {
   readonly named: Int32Array
 }
 
-/** Operations over buffers: without lanes, in no particular order. */
 /** Why a value is copied before a kernel changes it. */
 export type CopiedFor =
   | 'later reader'
@@ -144,6 +143,7 @@ export interface Change {
   readonly reader?: string
 }
 
+/** Operations over buffers: without lanes, in no particular order. */
 export interface Lowered {
   /** By state buffer: first values that are not in the plan. Absent where there are none. */
   readonly inits?: ReadonlyMap<number, InitData>

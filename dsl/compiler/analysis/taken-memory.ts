@@ -31,7 +31,7 @@ class Readers {
     this.end = new Array(nodes.length)
     for (const { id, op, inputs } of nodes) {
       if (owner[id] !== id) continue
-      // A state is stored, and an output is copied, when all else is lowered.
+      // States are stored, and outputs leave, when all else is lowered.
       for (const input of inputs)
         if (op === 'delay') this.end[owner[input]!] = 'state'
         else if (op === 'download') this.end[owner[input]!] ??= 'output'
@@ -51,7 +51,7 @@ class Readers {
   }
 }
 
-/** Values of which an operation of this tick, or the tick before, makes a whole buffer that is not held for others. */
+/** Values that an operation of this tick, or of the tick before, makes as a whole buffer which nothing else holds. */
 const isOwn = (node: GraphNode): boolean =>
   node.op === 'delay' || node.op === 'fused' || (operatorOf(node.op) !== undefined && !isShared(node))
 

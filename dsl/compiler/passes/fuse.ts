@@ -20,8 +20,8 @@ import { withStridedReads } from './fuse/strided-reads.js'
 //
 // After this pass an elementwise value, or a reduction along rows, is computed in the kernel of its readers
 // where these are one kernel, on the same lane and device, at the same rate, and one kernel takes no longer
-// than two. Other nodes are unchanged. A value is stored in memory where an output, a state, a node of another kind, `keep()` or
-// `after()` reads it.
+// than two. Other nodes are unchanged. A value is stored in memory where an output, a state, a node of another
+// kind, `keep()` or `after()` reads it.
 
 /** Entries of the lists for `explain`, at most. */
 const mostListed = 4096

@@ -167,6 +167,21 @@ TEST_F(CudaFake, AKernelMayOutliveItsDriver) {
   EXPECT_EQ(live("context"), 0);
 }
 
+TEST_F(CudaFake, KeepsTheContextOfADeviceOnceAndBeyondItsDrivers) {
+  std::unique_ptr<Driver> first, second;
+  ASSERT_EQ(cuda::CudaDriver::open(1, kFake, &first), Status::ok);
+  ASSERT_EQ(cuda::CudaDriver::open(1, kFake, &second), Status::ok);
+  const int before = live("context");
+  for (Driver* each : {first.get(), second.get(), first.get()})
+    static_cast<cuda::CudaDriver*>(each)->keepContext();
+  EXPECT_EQ(live("context"), before + 1);
+  first.reset();
+  second.reset();
+  EXPECT_EQ(live("context"), before - 1);
+  std::string problem;
+  cuda::DriverLibrary::open(kFake.driver, &problem)->call.cuDevicePrimaryCtxRelease(1);
+}
+
 TEST_F(CudaFake, ShowsTheCompilersLogWithTheUsersLines) {
   std::unique_ptr<Kernel> kernel;
   EXPECT_EQ(driver_->prepare(&kernel, user("twice", "\n\n#error\n"), {}), Status::invalidImage);

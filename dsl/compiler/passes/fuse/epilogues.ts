@@ -6,6 +6,7 @@ import { matmulSpec } from '../../../language/operators/matmul.js'
 import type { Checked } from '../../analysis/ir.js'
 import type { Fusion } from '../../analysis/provenance.js'
 import { sizeOf } from './access.js'
+import { apartBy, readersOf } from './readers.js'
 import type { Effort } from './regions.js'
 import { rewritten } from './rewritten.js'
 import { takenMemory, Values } from './values.js'
@@ -17,7 +18,7 @@ import { takenMemory, Values } from './values.js'
 // registers, where nothing else reads what lies between and both are on one lane and device, at one rate. Regions
 // are found in what remains.
 
-/** What the kernels of products apply. Whether a library's relu keeps a NaN is nowhere said, so it makes its own. */
+/** By name, what it computes. There is no relu: nothing says whether the library's keeps a NaN, as the operator does. */
 const activations: readonly (readonly [MatmulEpilogue['activation'], readonly MapInstruction[]])[] = [
   ['gelu', tanhGelu],
 ]
@@ -92,15 +93,6 @@ const extended = (
   return found === undefined ? undefined : { ...made, epilogue: { ...epilogue, activation: found[0]! } }
 }
 
-/** By node: the node that alone reads it, once; -1 where there is none, -2 where there are several. */
-export const readersOf = ({ nodes, outputs }: Checked): Int32Array => {
-  const reader = new Int32Array(nodes.length).fill(-1)
-  for (const { id, inputs } of nodes)
-    for (const input of inputs) reader[input] = reader[input] === -1 ? id : -2
-  for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) reader[id] = -2
-  return reader
-}
-
 /** Products with what follows them. */
 class Epilogues {
   readonly chains: Chain[] = []
@@ -132,7 +124,7 @@ class Epilogues {
       const next = nodes[this.reader[chain.members.at(-1)!]!]
       const own = next && this.values.elementwise[next.id]
       if (next === undefined || own === undefined || this.members.has(next.id)) break
-      if (!this.isBeside(next, id)) break
+      if (apartBy(this.ir, next.id, id) !== undefined) break
       if (sizeOf(own.kernel.shape) !== m * n || this.isWorse(chain, next)) break
       const longer = extended(this.ir, chain, next, own.kernel, n)
       if (longer === undefined) break
@@ -141,16 +133,6 @@ class Epilogues {
     if (chain.members.length === 1 || chain.to !== x.dtype) return
     this.chains.push(chain)
     for (const member of chain.members) this.members.add(member)
-  }
-
-  private isBeside(node: GraphNode, product: number): boolean {
-    const { nodes, deviceOf, turnOf } = this.ir
-    return (
-      node.place === 'device' &&
-      (node.lane?.name ?? '') === (nodes[product]!.lane?.name ?? '') &&
-      deviceOf?.[node.id] === deviceOf?.[product] &&
-      turnOf?.[node.id] === turnOf?.[product]
-    )
   }
 
   /** Whether the product would wait for what its epilogue reads, and so end later, or hold its operands longer. */

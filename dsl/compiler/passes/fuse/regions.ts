@@ -16,6 +16,7 @@ import {
   rowOf,
   sizeOf,
 } from './access.js'
+import { apartBy } from './readers.js'
 import { type Elementwise, Values } from './values.js'
 
 /** Instructions and operands of one kernel, at most: more would not stay in registers. */
@@ -343,12 +344,10 @@ export class Regions {
     return undefined
   }
 
-  private isApart({ id, lane }: GraphNode, { kernel }: Elementwise, region: Region): Apart | undefined {
-    const { nodes, deviceOf, turnOf } = this.ir
+  private isApart({ id }: GraphNode, { kernel }: Elementwise, region: Region): Apart | undefined {
     const last = region.members[0]!
-    if (deviceOf !== undefined && deviceOf[id] !== deviceOf[last]) return 'another device'
-    if ((lane?.name ?? '') !== (nodes[last]!.lane?.name ?? '')) return 'another lane'
-    if (turnOf !== undefined && turnOf[id] !== turnOf[last]) return 'another rate'
+    const apart = apartBy(this.ir, id, last)
+    if (apart !== undefined) return apart
     if (kernel.compute !== this.values.elementwise[last]!.kernel.compute) return 'whole numbers and floats'
     return undefined
   }

@@ -7,13 +7,12 @@ import type { FusedAttrs } from '../../analysis/fused.js'
 import type { Checked } from '../../analysis/ir.js'
 import type { Fusion } from '../../analysis/provenance.js'
 import { type Access, composed, inOrder, refined, sizeOf } from './access.js'
-import { readersOf } from './epilogues.js'
+import { apartBy, readersOf } from './readers.js'
 import { rewritten } from './rewritten.js'
 import { Values } from './values.js'
 
 //   q = transpose(slice(all)) · y = attention(q, k, v) · z = transpose(y)
-//   → z = attention(all, k, v), which reads the rows of q where they lie in `all`, and writes those of y where z has
-//     them
+//   → z = attention(all, k, v): it reads the rows of q where they lie in `all`, and writes y in the order of z
 //
 // After this step attention reads no copy of rows that it could read itself.
 
@@ -80,15 +79,6 @@ class StridedReads {
     for (const node of ir.nodes) if (node.op === 'attention') this.meet(node)
   }
 
-  private isBeside(a: number, b: number): boolean {
-    const { nodes, deviceOf, turnOf } = this.ir
-    return (
-      (nodes[a]!.lane?.name ?? '') === (nodes[b]!.lane?.name ?? '') &&
-      deviceOf?.[a] === deviceOf?.[b] &&
-      turnOf?.[a] === turnOf?.[b]
-    )
-  }
-
   private meet(node: GraphNode): void {
     const { nodes, specs } = this.ir
     const inputs = node.inputs.map(input => specs[input]!)
@@ -145,7 +135,8 @@ class StridedReads {
       const kernel = elementwise[at]?.kernel
       if (viewFrom[at]! >= 0) access = { ...access, offset: access.offset + viewFrom[at]! }
       else {
-        if (kernel === undefined || !isCopy(kernel) || !this.isBeside(at, node.id)) return found
+        if (kernel === undefined || !isCopy(kernel) || apartBy(this.ir, at, node.id) !== undefined)
+          return found
         const inside = composed(kernel.shape, kernel.operands, access)
         if (inside === undefined) return found
         access = inside.operands[0]!
@@ -166,7 +157,8 @@ class StridedReads {
       if (elements(this.ir.specs[at]!.shape) !== count) return undefined
       if (viewFrom[at] !== 0) {
         const kernel = elementwise[at]?.kernel
-        if (kernel === undefined || !isCopy(kernel) || !this.isBeside(at, node.id)) return undefined
+        if (kernel === undefined || !isCopy(kernel) || apartBy(this.ir, at, node.id) !== undefined)
+          return undefined
         const access = placed(kernel)
         const fine =
           access &&
