@@ -21,7 +21,7 @@ import {
 import { type Pipeline, pipelineOf } from './pipeline-shapes.js'
 import { treeSteps } from './trees.js'
 
-const lengths: Lengths = { warm: 20, steps: 200, seconds: 0.5 }
+const lengths: Lengths = { warm: 20, steps: 200, seconds: 0.25 }
 /** How often Braid and PyTorch take turns, each from the start. */
 const turns = 3
 
@@ -53,13 +53,16 @@ const takeTurns = (pipelines: readonly Pipeline[], log: (line: string) => void):
       const theirs = turn()
       if (i === 1) log(`PyTorch ${theirs.torch}`)
       const mine = []
-      for (const pipeline of pipelines) {
+      log(`turn ${i} of ${turns}, milliseconds a step`)
+      for (const [p, pipeline] of pipelines.entries()) {
         const own = new Map<Mode, Own>()
         for (const mode of modesOf(pipeline)) own.set(mode, await ours(pipeline, lengths, modes[mode]))
         mine.push(own)
+        const times = [...own].map(([mode, { wallMs }]) => `${mode} ${wallMs.toFixed(3)}`)
+        const best = Math.min(...theirs.ways[p]!.map(({ ms }) => ms ?? Number.POSITIVE_INFINITY))
+        log(`  ${pipeline.name}: ${times.join(', ')}; PyTorch's best ${best.toFixed(3)}`)
       }
       all.push({ theirs, mine })
-      log(`turn ${i} of ${turns}`)
     }
     return all
   })
@@ -125,9 +128,7 @@ const rowOf = (pipeline: Pipeline, p: number, turns: readonly Turn[], log: (line
     'by at most': difference,
     allowed: allowedOf(pipeline),
   }
-  log(
-    `  ${pipeline.name}: eager ${eager.ms.toFixed(3)} ms a step, graph ${graph.ms.toFixed(3)}, fused ${fused.ms.toFixed(3)}`,
-  )
+  log(`  ${pipeline.name}`)
   logWays(ways, log)
   return { row, held }
 }

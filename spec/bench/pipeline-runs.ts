@@ -104,16 +104,26 @@ interface Way {
   readonly error?: string
 }
 
-/** One turn of PyTorch: of each pipeline its eight ways, and the bytes of its outputs. */
+/** One turn of PyTorch: the ways of each pipeline, and the bytes of its outputs. */
 export interface Theirs {
   readonly torch: string
   readonly ways: readonly (readonly Way[])[]
   readonly outputs: readonly Uint8Array<ArrayBuffer>[]
 }
 
-/** Runs the pipelines, whose values lie in a folder each, in a process of its own. */
-const pytorch = (pipelines: readonly Pipeline[], folders: readonly string[], lengths: Lengths): Theirs => {
-  const jobs = pipelines.map(({ name, shape }, i) => ({ pipeline: name, shape, folder: folders[i] }))
+/** Runs the pipelines, whose values lie in a folder each, in a process of its own: all ways, or those said. */
+const pytorch = (
+  pipelines: readonly Pipeline[],
+  folders: readonly string[],
+  lengths: Lengths,
+  ways?: readonly (readonly string[])[],
+): Theirs => {
+  const jobs = pipelines.map(({ name, shape }, i) => ({
+    pipeline: name,
+    shape,
+    folder: folders[i],
+    ways: ways?.[i],
+  }))
   const args = [scriptOf('pipelines.py'), JSON.stringify({ ...lengths, inFlight, jobs })]
   const result = spawnSync('python3', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
   if (result.status !== 0)
@@ -129,7 +139,17 @@ const pytorch = (pipelines: readonly Pipeline[], folders: readonly string[], len
   return { torch, ways: done.map(({ ways }) => ways), outputs }
 }
 
-/** Gives `use` what runs PyTorch once through all of the pipelines. Their values are written once. */
+/** The two fastest, by name. */
+const fastest = (ways: readonly Way[]): readonly string[] =>
+  [...ways]
+    .sort((a, b) => (a.ms ?? Number.POSITIVE_INFINITY) - (b.ms ?? Number.POSITIVE_INFINITY))
+    .slice(0, 2)
+    .map(({ way }) => way)
+
+/**
+ * Gives `use` what runs PyTorch once through all of the pipelines: first each of the eight ways, then the two of
+ * each pipeline that were fastest. The pipelines' values are written once.
+ */
 export const withPytorch = async <A>(
   pipelines: readonly Pipeline[],
   lengths: Lengths,
@@ -144,7 +164,12 @@ export const withPytorch = async <A>(
         writeFileSync(join(folder, value.replace(/\W/g, '_')), new Uint8Array(array.buffer))
       return folder
     })
-    return await use(() => pytorch(pipelines, folders, lengths))
+    let wanted: readonly (readonly string[])[] | undefined
+    return await use(() => {
+      const all = pytorch(pipelines, folders, lengths, wanted)
+      wanted ??= all.ways.map(fastest)
+      return all
+    })
   } finally {
     rmSync(top, { recursive: true, force: true })
   }
@@ -159,10 +184,10 @@ export interface Timed {
   readonly reservedMiB: number
 }
 
-/** By way, the median of the turns; a way that failed in one is left out, and reported. */
+/** By way, the median of its turns; a way that failed in one is left out, and reported. */
 export const waysOf = (turns: readonly (readonly Way[])[], log: (line: string) => void): readonly Timed[] =>
-  turns[0]!.flatMap(({ way }, i) => {
-    const each = turns.map(ways => ways[i]!)
+  turns[0]!.flatMap(({ way }) => {
+    const each = turns.flatMap(ways => ways.filter(other => other.way === way))
     const wrong = each.find(({ error, equal }) => error !== undefined || equal !== true)
     if (wrong !== undefined)
       log(`  PyTorch, ${way}: ${wrong.error ?? 'its outputs differ from those of the first way'}`)

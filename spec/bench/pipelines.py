@@ -2,9 +2,9 @@
 
     python3 pipelines.py JOBS
 
-JOBS is JSON: `steps`, `seconds`, `warm`, `inFlight`, and `jobs`, each with the `pipeline`'s name, its `shape`
-and the `folder` that holds its input and parameters as raw numbers. Each pipeline (pipeline_bodies.py) is run
-in eight ways: on one stream or on several; issued call by call or captured into CUDA graphs; tick after tick
+JOBS is JSON: `steps`, `seconds`, `warm`, `inFlight`, and `jobs`, each with the `pipeline`'s name, its `shape`,
+the `folder` that holds its input and parameters as raw numbers, and, where not all of the ways are wanted,
+their names as `ways`. Each pipeline (pipeline_bodies.py) is run in eight ways: on one stream or on several; issued call by call or captured into CUDA graphs; tick after tick
 on the same streams, or with streams (and buffers) of its own for each tick in flight. In all of them at most
 `inFlight` ticks are in flight: before a tick is issued, the host waits for the end of the tick that had its
 output buffers before. Events are made once. A tensor that another stream reads is kept until its tick has
@@ -161,7 +161,7 @@ def bits(slot):
     return [output.view(torch.uint8).clone() for _, output in sorted(slot.outputs.items())]
 
 
-def ways_of(work):
+def ways_of(work, wanted):
     # The same streams serve every way: PyTorch has 32 of a priority in all.
     one = [Streams(work.sides, False) for _ in range(in_flight)]
     several = [Streams(work.sides, True) for _ in range(in_flight)]
@@ -170,6 +170,8 @@ def ways_of(work):
         for where, sets in (("one stream", one), ("several streams", several)):
             for how, overlapped in (("", False), (", a set for each tick", True)):
                 row = {"way": f"{kind}, {where}{how}"}
+                if wanted is not None and row["way"] not in wanted:
+                    continue
                 try:
                     gc.collect()
                     torch.cuda.empty_cache()
@@ -196,7 +198,7 @@ def main():
     for job in run["jobs"]:
         folder = pathlib.Path(job["folder"])
         work = bodies[job["pipeline"]](job["shape"], folder)
-        ways, outputs = ways_of(work)
+        ways, outputs = ways_of(work, job.get("ways"))
         with (folder / "outputs").open("wb") as file:
             for output in outputs:
                 file.write(output.numpy().tobytes())

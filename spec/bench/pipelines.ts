@@ -17,7 +17,7 @@ import {
 } from './pipeline-runs.js'
 import { offloaded, pipelineOf, shapes } from './pipeline-shapes.js'
 
-const lengths: Lengths = { warm: 20, steps: 200, seconds: 1 }
+const lengths: Lengths = { warm: 20, steps: 200, seconds: 0.5 }
 /**
  * How often Braid and PyTorch take turns, each from the start: on a machine that others use, one turn is now
  * and then a hundredth slower.
