@@ -22,6 +22,8 @@ export interface Work {
   readonly flops?: number | undefined
   /** Bytes of memory read and written: of a copy, twice its bytes. */
   readonly movedBytes?: number | undefined
+  /** Bytes in use around a kernel, which decide whether its own lie in the cache. Absent: its own. */
+  readonly workingBytes?: number | undefined
   readonly kernel?: KernelSpec | undefined
   /** Of a kernel whose spec is not made yet: its rows, where it reduces along them. */
   readonly rows?: Rows | undefined
@@ -164,9 +166,13 @@ const collective = (work: Work, machine: Machine): Demand => {
   })
 }
 
-/** Nanoseconds to move bytes through device memory, or through its cache where they fit. */
-const throughMemory = (bytes: number, { bandwidth, cache, cacheBandwidth }: Machine['device']): number => {
-  const kept = Math.max(0, Math.min(1, 2 - (2 * bytes) / cache))
+/** Nanoseconds to move bytes through device memory, or through its cache where those in use fit. */
+const throughMemory = (
+  bytes: number,
+  { bandwidth, cache, cacheBandwidth }: Machine['device'],
+  inUse = bytes,
+): number => {
+  const kept = Math.max(0, Math.min(1, 2 - (2 * inUse) / cache))
   const fast = Math.max(cacheBandwidth, bandwidth)
   return bytes * ((cache > 0 ? kept : 0) / fast + (1 - (cache > 0 ? kept : 0)) / bandwidth) * seconds
 }
@@ -275,9 +281,13 @@ const rowsOf = (spec: KernelSpec | undefined): Rows | undefined =>
 const blocksOfRows = ({ count, length }: Rows): number =>
   length > 1024 ? count : Math.ceil((count * Math.min(32, Math.max(8, length / 16))) / 128)
 
-const kernel = ({ kernel: spec, flops = 0, movedBytes = 0, rows }: Work, { device }: Machine): Demand => {
+const kernel = (
+  { kernel: spec, flops = 0, movedBytes = 0, workingBytes, rows }: Work,
+  { device }: Machine,
+): Demand => {
   const { multiprocessors, bytesPerBlock } = device
-  const memory = throughMemory(spec?.kind === 'map' ? mapBytes(spec, movedBytes) : movedBytes, device)
+  const bytes = spec?.kind === 'map' ? mapBytes(spec, movedBytes) : movedBytes
+  const memory = throughMemory(bytes, device, workingBytes)
   if (spec?.kind === 'matmul') {
     const { used, stretch } = cutOf(spec, device)
     const arithmetic = (flops / device.flops[floats(spec.a.dtype)]) * seconds

@@ -215,7 +215,7 @@ const feedForward = (x: Any, layer: number, flow: Flows): Any => {
 }
 
 /** The forward pass of a GPT-2 over bytes, all positions at once. */
-const gpt = (sizes: {
+export const gpt = (sizes: {
   readonly batch: number
   readonly tokens: number
   readonly vocabulary: number

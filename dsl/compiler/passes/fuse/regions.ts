@@ -388,14 +388,14 @@ export class Regions {
       while (values.viewFrom[source]! >= 0) source = this.ir.nodes[source]!.inputs[0]!
       held += values.bytes[source]!
     })
-    const alone = this.time({ points: count, slots }, given + stored)
+    const before = others + (region.sources.get(id) ?? 0) + written
+    // What two kernels read and write after one another has to fit the cache as what one reads and writes.
+    const apart = given + stored + before
+    const alone = this.time({ points: count, slots }, given + stored, apart)
     // A reduction that is alone stays the kernel that it is, which may divide a row among blocks.
     const isAlone = region.isRow && region.members.length === 1
-    const after = this.timeOf(
-      isAlone ? { ...region, length: 0 } : region,
-      others + (region.sources.get(id) ?? 0) + written,
-    )
-    const joined = this.timeOf(joinedRegion, others + fresh + written + more)
+    const after = this.timeOf(isAlone ? { ...region, length: 0 } : region, before, apart)
+    const joined = this.timeOf(joinedRegion, others + fresh + written + more, apart)
     if (joined > alone + after) return 'longer'
     if (this.effort !== 'lean') return undefined
     const start = values.ready(id)
@@ -403,16 +403,19 @@ export class Regions {
     return held > stored && ready > start ? 'memory' : undefined
   }
 
-  private timeOf({ shape, length, slots, rowSlots }: Region, movedBytes: number): number {
+  private timeOf({ shape, length, slots, rowSlots }: Region, movedBytes: number, inUse: number): number {
     const points = sizeOf(shape)
-    if (length === 0) return this.time({ points, slots }, movedBytes)
+    if (length === 0) return this.time({ points, slots }, movedBytes, inUse)
     const rows = { count: points / length, length }
-    return this.time({ points, slots: slots + rowSlots / length, rows }, movedBytes)
+    return this.time({ points, slots: slots + rowSlots / length, rows }, movedBytes, inUse)
   }
 
-  private time(kernel: { points: number; slots: number; rows?: Rows }, movedBytes: number): number {
-    const { points, slots, rows } = kernel
-    const flops = operationsOf(points, slots)
-    return costOf({ op: 'fused', flops, movedBytes, rows }, this.ir.settings.machine).nanoseconds
+  private time(
+    { points, slots, rows }: { points: number; slots: number; rows?: Rows },
+    movedBytes: number,
+    workingBytes: number,
+  ): number {
+    const work = { op: 'fused', flops: operationsOf(points, slots), movedBytes, workingBytes, rows }
+    return costOf(work, this.ir.settings.machine).nanoseconds
   }
 }
