@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "cuda/cluster.h"
 #include "cuda/prelude.h"
 #include "cuda/source.h"
 
@@ -116,7 +117,8 @@ extern "C" __global__ void __launch_bounds__(256) braid_attention(PARAMETERS) {
 
 // Few queries: what takes time is to read the keys and values once, so these are spread over all threads.
 // LANES threads share a key, 8 elements each; the others of the block have other keys, the other blocks of a
-// cluster other parts of them. Threads have sums of their own, which are added up last: in a warp by
+// cluster other parts of them. That one block may have a multiprocessor to itself lets the compiler keep all
+// reads of a turn in registers. Threads have sums of their own, which are added up last: in a warp by
 // shuffles, in a block by shared memory, in a cluster by reading one another's.
 constexpr const char* kFew = R"cuda(
 constexpr int SLOTS = 256 / LANES, COLUMNS = LANES * 8, UNROLL = ROWS == 1 ? 4 : 2;
@@ -124,23 +126,6 @@ constexpr int SLOTS = 256 / LANES, COLUMNS = LANES * 8, UNROLL = ROWS == 1 ? 4 :
 #ifndef BRAID_EMULATED
 FN float exp2Of(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 #endif
-#if CLUSTER > 1
-FN unsigned rankOf() { unsigned rank; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank)); return rank; }
-FN void clusterBarrier() {
-  asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
-  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-}
-// The same variable of another block of the cluster.
-FN float ofRank(const float* mine, unsigned rank) {
-  const unsigned own = (unsigned)__cvta_generic_to_shared(mine);
-  unsigned other;
-  float value;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(own), "r"(rank));
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(other) : "memory");
-  return value;
-}
-#endif
-
 // What one reader of keys has of a row: scores and weights are powers of two.
 struct Seen { float most, total; };
 // How much the sums of a part count where the largest score of all is `most`.
@@ -165,11 +150,7 @@ FN void attend(const T* q, const T* k, const T* v, const M* mask, const int* len
   const int slot = threadIdx.x / LANES, column = threadIdx.x % LANES * 8, warp = threadIdx.x / 32;
   const Index unit = blockIdx.x / CLUSTER, layer = unit / CHUNKS, row0 = unit % CHUNKS * ROWS;
   const Index batch = layer / GROUPS, group = layer % GROUPS;
-#if CLUSTER > 1
   const unsigned rank = rankOf();
-#else
-  const unsigned rank = 0;
-#endif
   k += batch * K0 + group * K1;
   v += batch * V0 + group * V1;
   const Index there = thereOf(length), share = (there + CLUSTER - 1) / CLUSTER;
@@ -191,13 +172,10 @@ FN void attend(const T* q, const T* k, const T* v, const M* mask, const int* len
     Pack<T, 8> keys[UNROLL], values[UNROLL];
     #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-      const Index key = key0 + u * SLOTS + slot;
-      #pragma unroll
-      for (int i = 0; i < 8; ++i) keys[u].v[i] = values[u].v[i] = T();
-      if (key < to) {
-        keys[u] = eight<WIDE, SIZE>(k + key * K2, column);
-        values[u] = eight<WIDE, VALUE>(v + key * V2, column);
-      }
+      // Without a branch all of them are under way at once: past the end the last is read again.
+      const Index key = key0 + u * SLOTS + slot, own = key < to ? key : to - 1;
+      keys[u] = eight<WIDE, SIZE>(k + own * K2, column);
+      values[u] = eight<WIDE, VALUE>(v + own * V2, column);
     }
     #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
@@ -266,46 +244,36 @@ FN void attend(const T* q, const T* k, const T* v, const M* mask, const int* len
     own[r][c] = value;
     if (c == 0) ownMost[r] = largest, ownTotal[r] = whole;
   }
-#if CLUSTER > 1
   clusterBarrier();
-#else
-  __syncthreads();
-#endif
   // The blocks of a cluster.
   for (int i = threadIdx.x; rank == 0 && i < ROWS * VALUE; i += 256) {
     const int r = i / VALUE, c = i % VALUE;
     const Index row = row0 + r;
-    float value = own[r][c], whole = ownTotal[r];
-#if CLUSTER > 1
-    float parts[CLUSTER], largest = -infinity();
+    float value = 0.0f, whole = 0.0f, parts[CLUSTER], largest = -infinity();
     #pragma unroll
     for (int b = 0; b < CLUSTER; ++b) {
       parts[b] = ofRank(&ownMost[r], b);
       largest = fmaxf(largest, parts[b]);
     }
-    value = whole = 0.0f;
     #pragma unroll
     for (int b = 0; b < CLUSTER; ++b) {
       const float factor = shareOf(parts[b], largest);
       whole = fmaf(factor, ofRank(&ownTotal[r], b), whole);
       value = fmaf(factor, ofRank(&own[r][c], b), value);
     }
-#endif
     if (row < ALL)
       store(value / whole, y[batch * Y0 + (group * SHARED + row / QUERIES) * Y1 + row % QUERIES * Y2 + c]);
   }
-#if CLUSTER > 1
   clusterBarrier();  // a block stays until the others have read what it has
-#endif
 }
 
-extern "C" __global__ void __launch_bounds__(256) IN_CLUSTERS braid_attention(PARAMETERS) {
+extern "C" __global__ void __launch_bounds__(256, 1) IN_CLUSTERS braid_attention(PARAMETERS) {
   attend<false>(q, k, v, mask, length, y);
 }
 )cuda";
 
 constexpr const char* kFewWide = R"cuda(
-extern "C" __global__ void __launch_bounds__(256) IN_CLUSTERS braid_attention_wide(PARAMETERS) {
+extern "C" __global__ void __launch_bounds__(256, 1) IN_CLUSTERS braid_attention_wide(PARAMETERS) {
   attend<true>(q, k, v, mask, length, y);
 }
 )cuda";
@@ -583,9 +551,7 @@ void fewSource(const KernelSpec& spec, int architecture, int multiprocessors, st
          one.keys >= 2 * cluster * (256 / lanes))
     cluster *= 2;
   text += constant("int", "LANES", lanes) + constant("int", "ROWS", rows);
-  text += "#define CLUSTER " + std::to_string(cluster) + "\n#define IN_CLUSTERS" +
-          (cluster > 1 ? " __cluster_dims__(" + std::to_string(cluster) + ", 1, 1)\n" : "\n");
-  source->text = text + kFew + (isWide(spec) ? kFewWide : "");
+  source->text = text + clusterText(cluster) + kFew + (isWide(spec) ? kFewWide : "");
   const std::int64_t threads = units * cluster * 256;
   source->plain = {"braid_attention", threads, 256, false};
   if (isWide(spec)) source->vector = {"braid_attention_wide", threads, 256, false};

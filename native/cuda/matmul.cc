@@ -15,8 +15,9 @@ constexpr int kCandidates = 8;
 class MatmulKernel : public CudaKernel {
  public:
   MatmulKernel(std::unique_ptr<MatmulProblem> problem, std::vector<MatmulChoice> choices,
-               const KernelSpec& spec)
-      : problem_(std::move(problem)),
+               const KernelSpec& spec, std::unique_ptr<Kernel> few)
+      : few_(std::move(few)),
+        problem_(std::move(problem)),
         choices_(std::move(choices)),
         bias_(spec.epilogue.bias),
         residual_(spec.epilogue.residual),
@@ -31,6 +32,8 @@ class MatmulKernel : public CudaKernel {
     if (residual_) at.residual = reads[bias_ ? 3 : 2];
     if (workspace_) at.workspace = writes[1];
     const std::uint64_t bits = at.a | at.b | at.c | at.bias | at.residual;
+    if (few_ && ((at.a | at.b) & 15) == 0)
+      return static_cast<const CudaKernel&>(*few_).launch(reads, writes, stream);
     for (const MatmulChoice& choice : choices_) {
       if ((bits & (choice.alignment - 1)) != 0) continue;
       return problem_->run(choice, at, stream);
@@ -39,6 +42,7 @@ class MatmulKernel : public CudaKernel {
   }
 
  private:
+  std::unique_ptr<Kernel> few_;  // instead of the library, where it was faster
   std::unique_ptr<MatmulProblem> problem_;
   std::vector<MatmulChoice> choices_;  // stricter alignments first
   bool bias_, residual_, workspace_;
@@ -86,14 +90,28 @@ Status Blas::ready() {
   return Status::ok;
 }
 
+std::unique_ptr<Kernel> Blas::fewRows(const KernelSpec& spec) {
+  KernelSource source;
+  std::shared_ptr<Module> module;
+  std::unique_ptr<Kernel> kernel;
+  const int architecture = context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor);
+  if (!fewRowsSource(spec, architecture, context_->attribute(kMultiprocessors), &source) ||
+      compiler_->compile(source.text, "matmul.cu", Compiler::Flavor::generated, &module) != Status::ok ||
+      GeneratedKernel::make(std::move(module), source, 2 + spec.epilogue.reads(), "cuLaunchKernel(matmul)",
+                            &kernel) != Status::ok)
+    return nullptr;
+  return kernel;
+}
+
 Status Blas::prepare(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel) {
   const std::lock_guard lock(mutex_);
   if (MatmulProblem::supported(spec)) {
     if (const Status status = ready(); status != Status::ok) return status;
     auto problem = std::make_unique<MatmulProblem>(session_);
     if (const Status status = problem->describe(spec); status != Status::ok) return status;
-    const auto [entry, fresh] = choices_.try_emplace(problemKey(spec));
-    std::vector<MatmulChoice>& choices = entry->second;
+    const auto [entry, fresh] = chosen_.try_emplace(problemKey(spec));
+    std::vector<MatmulChoice>& choices = entry->second.choices;
+    std::unique_ptr<Kernel> few = fresh || entry->second.few ? fewRows(spec) : nullptr;
     if (fresh) {
       const double work = 2.0 * double(spec.batch) * double(spec.m) * double(spec.n) * double(spec.k);
       const bool timed = work >= kTunedFrom;
@@ -102,15 +120,18 @@ Status Blas::prepare(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel) {
         const int most = timed && alignment == 256 ? kCandidates : 1;
         const Status status = problem->algorithms(alignment, spec.workspace, most, &choices);
         if (status != Status::ok) {
-          choices_.erase(entry);
+          chosen_.erase(entry);
           return status;
         }
       }
       if (!choices.empty()) tune(*problem, spec, *compiler_, timed, &choices);
+      entry->second.few = few && !choices.empty() &&
+                          isFewTaken(static_cast<const CudaKernel&>(*few), *problem, choices.front(), spec);
     }
     // The last of them takes any operand; without it some view would find no algorithm.
     if (!choices.empty() && choices.back().alignment == elementBytes(spec.a.dtype)) {
-      *kernel = std::make_unique<MatmulKernel>(std::move(problem), choices, spec);
+      *kernel = std::make_unique<MatmulKernel>(std::move(problem), choices, spec,
+                                               entry->second.few ? std::move(few) : nullptr);
       return Status::ok;
     }
   }

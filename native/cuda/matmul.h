@@ -38,15 +38,21 @@ class Blas {
   Status prepare(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel);
 
  private:
+  // What computes a problem: equal problems get the same, so equal bits.
+  struct Chosen {
+    std::vector<MatmulChoice> choices;
+    bool few = false;  // the kernel for few rows was faster
+  };
   Status ready();
+  // The kernel for few rows; null where there is none.
+  std::unique_ptr<Kernel> fewRows(const KernelSpec& spec);
 
   std::shared_ptr<Context> context_;
   std::shared_ptr<Compiler> compiler_;
   std::vector<std::string> paths_;
   std::shared_ptr<BlasSession> session_;
   std::mutex mutex_;
-  std::map<std::string, std::vector<MatmulChoice>>
-      choices_;  // by problem: equal problems get equal algorithms, so equal bits
+  std::map<std::string, Chosen> chosen_;  // by problem
 };
 
 }  // namespace braid::cuda

@@ -135,4 +135,57 @@ void tune(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compil
   choices->insert(choices->begin(), fastest);
 }
 
+bool isFewTaken(const CudaKernel& few, const MatmulProblem& problem, const MatmulChoice& choice,
+                const KernelSpec& spec) {
+  // In a program, other weights are read between two uses of these, so the second-level cache has forgotten
+  // them.
+  constexpr std::size_t kCold = 96 << 20;
+  constexpr int kFewRuns = 20, kAhead = 4;
+  const Context& context = *problem.session().context;
+  const DriverFunctions& call = context.call();
+  const MatmulEpilogue& epilogue = spec.epilogue;
+  const std::size_t bBytes = operandBytes(spec.b, spec.k, spec.n, 1),
+                    cBytes = operandBytes(spec.c, spec.m, spec.n, 1), step = (bBytes + 255) / 256 * 256;
+  const std::size_t copies = std::clamp<std::size_t>(kCold / step, 1, kFewRuns);
+  const std::size_t weights = std::max(copies * step, kCold);
+  Scratch scratch(call);
+  for (const std::size_t bytes :
+       {operandBytes(spec.a, spec.m, spec.k, 1), weights, cBytes, choice.workspaceBytes, cBytes, cBytes})
+    if (!scratch.take(bytes)) return false;
+  if (call.cuStreamCreateWithPriority(&scratch.stream, kStreamNonBlocking, 0) != kSuccess ||
+      call.cuEventCreate(&scratch.from, 0) != kSuccess || call.cuEventCreate(&scratch.to, 0) != kSuccess)
+    return false;
+  MatmulAddresses at{scratch.blocks[0], scratch.blocks[1], scratch.blocks[2]};
+  at.workspace = scratch.blocks[3];
+  if (epilogue.bias) at.bias = scratch.blocks[4];
+  if (epilogue.residual) at.residual = scratch.blocks[5];
+  const auto run = [&](bool library, std::size_t copy) {
+    MatmulAddresses here = at;
+    here.b += copy * step;
+    if (library) return problem.run(choice, here, scratch.stream);
+    std::vector<DeviceAddress> reads{here.a, here.b};
+    if (epilogue.bias) reads.push_back(here.bias);
+    if (epilogue.residual) reads.push_back(here.residual);
+    return few.launch(reads.data(), &here.c, scratch.stream);
+  };
+  float best[2] = {std::numeric_limits<float>::max(), std::numeric_limits<float>::max()};
+  for (int round = 0; round < kRounds; ++round)
+    for (int which = 0; which < 2; ++which) {
+      float milliseconds = 0;
+      bool works = true;
+      // The device is kept busy until all launches are in its queue: they are timed there, not on the host.
+      for (int each = 0; works && each < kAhead; ++each)
+        works = call.cuMemsetD32Async(at.b, 0, weights / 4, scratch.stream) == kSuccess;
+      works = works && call.cuEventRecord(scratch.from, scratch.stream) == kSuccess;
+      for (std::size_t each = 0; works && each < kFewRuns; ++each)
+        works = run(which == 0, each % copies) == Status::ok;
+      works = works && call.cuEventRecord(scratch.to, scratch.stream) == kSuccess &&
+              call.cuEventSynchronize(scratch.to) == kSuccess &&
+              call.cuEventElapsedTime(&milliseconds, scratch.from, scratch.to) == kSuccess;
+      if (works) best[which] = std::min(best[which], milliseconds);
+    }
+  // Within the noise of the clock it is taken, so that two processes mostly choose alike.
+  return best[1] < std::numeric_limits<float>::max() && best[1] <= 1.02f * best[0];
+}
+
 }  // namespace braid::cuda

@@ -10,4 +10,9 @@ namespace braid::cuda {
 void tune(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compiler, bool timed,
           std::vector<MatmulChoice>* choices);
 
+// Whether the kernel for few rows takes no longer than the library's choice, with weights that no cache
+// holds. False too where that cannot be measured.
+bool isFewTaken(const CudaKernel& few, const MatmulProblem& problem, const MatmulChoice& choice,
+                const KernelSpec& spec);
+
 }  // namespace braid::cuda

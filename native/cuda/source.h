@@ -60,5 +60,8 @@ void randomSource(const KernelSpec& spec, KernelSource* source);
 // A tiled product for the operand types that cuBLASLt does not multiply, and for k = 0. Sums in f32, in order
 // of k.
 void matmulSource(const KernelSpec& spec, KernelSource* source);
+// A product of few rows, where a and b are aligned to 16 bytes; false where there is none of this shape. Sums
+// in f32, in an order that depends on the sizes and the device alone.
+bool fewRowsSource(const KernelSpec& spec, int architecture, int multiprocessors, KernelSource* source);
 
 }  // namespace braid::cuda

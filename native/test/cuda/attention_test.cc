@@ -1,12 +1,5 @@
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-
-#include "cuda/source.h"
 #include "kernels/cpu.h"
-#include "test/cuda/specs.h"
+#include "test/cuda/emulated.h"
 
 // The kernels of attention as text, run on the processor: a thread of the grid is a fiber, and the
 // instructions of warps do what the PTX manual says of their fragments. The answers are those of the host
@@ -16,153 +9,6 @@ namespace braid::test {
 namespace {
 
 using namespace braid::cuda;
-
-// What a CUDA compiler has and a host compiler has not, and the functions that the text leaves to us under
-// BRAID_EMULATED. Copies land when they are awaited, not before.
-constexpr const char* kShim = R"(
-#include <ucontext.h>
-#include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <memory>
-#include <string>
-#include <vector>
-#include "kernels/half.h"
-#define BRAID_EMULATED
-#define __device__
-#define __global__ static
-#define __shared__ static
-#define __forceinline__ inline
-#define __launch_bounds__(threads)
-static struct { unsigned x; } blockIdx, threadIdx;
-static float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
-static unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
-
-struct Fiber { ucontext_t context; std::unique_ptr<char[]> stack; bool done; };
-static ucontext_t scheduler;
-static std::vector<Fiber> fibers;
-static void yield() {
-  const unsigned mine = threadIdx.x;
-  swapcontext(&fibers[mine].context, &scheduler);
-}
-struct Barrier {
-  int size = 32, count = 0, turn = 0;
-  void wait() {
-    const int mine = turn;
-    if (++count == size) count = 0, ++turn;
-    else while (turn == mine) yield();
-  }
-};
-static Barrier blockBarrier, warpBarriers[8];
-static void __syncthreads() { blockBarrier.wait(); }
-static Barrier& warp() { return warpBarriers[threadIdx.x / 32]; }
-static float __shfl_xor_sync(unsigned, float value, int step) {
-  static float slots[256];
-  slots[threadIdx.x] = value;
-  warp().wait();
-  const float other = slots[threadIdx.x ^ step];
-  warp().wait();
-  return other;
-}
-static float exp2Of(float x) { return std::exp2(x); }
-struct Copy { unsigned short* to; const unsigned short* from; bool there; };
-static std::vector<std::vector<Copy>> pending[256];
-static std::vector<Copy> open_[256];
-static void copyAsync(unsigned short* to, const unsigned short* from, bool there) {
-  open_[threadIdx.x].push_back({to, from, there});
-}
-static void commitCopies() {
-  pending[threadIdx.x].push_back(std::move(open_[threadIdx.x]));
-  open_[threadIdx.x].clear();
-}
-template <int N> void awaitCopies() {
-  auto& groups = pending[threadIdx.x];
-  for (; groups.size() > N; groups.erase(groups.begin()))
-    for (const Copy& one : groups.front())
-      if (one.there) std::memcpy(one.to, one.from, 16);
-      else std::memset(one.to, 0, 16);
-}
-static const unsigned short* matrixRows[256];
-template <bool Transposed> void matrices(unsigned (&to)[4], const unsigned short* row) {
-  const unsigned lane = threadIdx.x % 32, first = threadIdx.x - lane;
-  matrixRows[threadIdx.x] = row;
-  warp().wait();
-  for (unsigned j = 0; j < 4; ++j) {
-    unsigned short half[2];
-    for (unsigned e = 0; e < 2; ++e) {
-      const unsigned r = lane / 4, c = lane % 4 * 2 + e;
-      half[e] = Transposed ? matrixRows[first + j * 8 + c][r] : matrixRows[first + j * 8 + r][c];
-    }
-    to[j] = half[0] | (unsigned)half[1] << 16;
-  }
-  warp().wait();
-}
-static void loadMatrices(unsigned (&to)[4], const unsigned short* row) { matrices<false>(to, row); }
-static void loadTransposed(unsigned (&to)[4], const unsigned short* row) { matrices<true>(to, row); }
-static float half(unsigned both, int which, bool bf16) {
-  const unsigned short bits = which ? both >> 16 : both & 0xffff;
-  return bf16 ? braid::floatFromBf16(bits) : braid::floatFromF16(bits);
-}
-static unsigned packedAs(float low, float high, bool bf16) {
-  const auto bits = [bf16](float x) { return bf16 ? braid::bf16FromFloat(x) : braid::f16FromFloat(x); };
-  return bits(low) | (unsigned)bits(high) << 16;
-}
-static void multiplyAs(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, bool bf16) {
-  static unsigned left[256][4], right[256][2];
-  const unsigned lane = threadIdx.x % 32, first = threadIdx.x - lane;
-  for (int i = 0; i < 4; ++i) left[threadIdx.x][i] = a[i];
-  right[threadIdx.x][0] = b0, right[threadIdx.x][1] = b1;
-  warp().wait();
-  for (int i = 0; i < 4; ++i) {
-    const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-    for (unsigned k = 0; k < 16; ++k)
-      c[i] += half(left[first + row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], k % 2, bf16) *
-              half(right[first + column * 4 + k % 8 / 2][k / 8], k % 2, bf16);
-  }
-  warp().wait();
-}
-
-static void (*kernel)(char**);
-static char** arguments;
-static void fiber() { kernel(arguments); fibers[threadIdx.x].done = true; }
-static void launch(void (*entry)(char**), char** pointers, unsigned blocks, unsigned threads) {
-  kernel = entry, arguments = pointers;
-  blockBarrier.size = threads;
-  fibers.resize(threads);
-  for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
-    for (Fiber& each : fibers) {
-      if (!each.stack) each.stack.reset(new char[262144]);
-      getcontext(&each.context);
-      each.context.uc_stack.ss_sp = each.stack.get(), each.context.uc_stack.ss_size = 262144;
-      each.context.uc_link = &scheduler;
-      each.done = false;
-      makecontext(&each.context, fiber, 0);
-    }
-    for (unsigned left = threads; left > 0;)
-      for (unsigned i = 0; i < threads; ++i) {
-        if (fibers[i].done) continue;
-        threadIdx.x = i;
-        swapcontext(&scheduler, &fibers[i].context);
-        if (fibers[i].done) --left;
-      }
-  }
-}
-static std::vector<char> fileOf(const std::string& path, size_t shift) {
-  std::vector<char> bytes(1 << 24);
-  std::FILE* file = std::fopen(path.c_str(), "rb");
-  char* from = (char*)(((size_t)bytes.data() + 63) / 64 * 64) + shift;
-  const size_t length = std::fread(from, 1, (1 << 24) - 128, file);
-  std::fclose(file);
-  bytes.resize(from - bytes.data() + length);
-  return bytes;
-}
-)";
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-  return text;
-}
 
 struct Case {
   const char* name;
@@ -253,33 +99,6 @@ std::vector<std::uint8_t> answerOf(const KernelSpec& spec, std::vector<std::vect
   return into;
 }
 
-// The kernels of a case in a namespace of their own, each with a function that makes one thread run it.
-std::string hosted(const Case& one, const KernelSource& source, const std::string& name) {
-  std::string text = replaced(source.text, "extern \"C\" ", "");
-  text = replaced(text, "asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x.bits));",
-                  "y = braid::floatFromF16(x.bits);");
-  text = replaced(text, "asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(y.bits) : \"f\"(x));",
-                  "y.bits = braid::f16FromFloat(x);");
-  const std::string isBf16 = one.type == DType::bf16 ? "true" : "false";
-  const std::string own =
-      "static void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { multiplyAs(c, "
-      "a, "
-      "b0, b1, " +
-      isBf16 + "); }\nstatic unsigned packed(float low, float high) { return packedAs(low, high, " + isBf16 +
-      "); }\n";
-  std::string arguments = "(const T*)p[0], (const T*)p[1], (const T*)p[2], ";
-  int slot = 3;
-  if (one.mask != DType::f32) arguments += "(const M*)p[" + std::to_string(slot++) + "], ";
-  if (one.length >= 0) arguments += "(const int*)p[" + std::to_string(slot++) + "], ";
-  arguments += "(T*)p[" + std::to_string(slot) + "], 0";
-  text = "namespace " + name + " {\n" + own + text;
-  for (const KernelSource::Variant& variant : {source.plain, source.vector})
-    if (*variant.entry)
-      text += std::string("static void run_") + variant.entry + "(char** p) { " + variant.entry + "(" +
-              arguments + "); }\n";
-  return text + "#undef PARAMETERS\n#undef CLUSTER\n#undef IN_CLUSTERS\n#undef TYPE\n#undef FN\n}\n";
-}
-
 TEST(HostAttention, YieldsTheSameInTwoParts) {
   Random random{7};
   for (const Case& one : kCases) {
@@ -296,21 +115,16 @@ TEST(HostAttention, YieldsTheSameInTwoParts) {
 }
 
 TEST(CudaAttention, MeansWhatTheHostsKernelMeans) {
-  const auto folder =
-      std::filesystem::temp_directory_path() / ("braid-attention-" + std::to_string(getpid()));
-  std::filesystem::create_directories(folder);
+  Emulation emulation("attention");
   Random random{20261123};
-  std::string text = kShim, main = "int main() {\n";
   std::vector<std::vector<std::uint8_t>> wanted;
-  std::vector<std::size_t> caseOf;
+  std::vector<KernelSource> sources;
   std::size_t tensor = 0;
   for (std::size_t i = 0; i < std::size(kCases); ++i) {
     const Case& one = kCases[i];
     const KernelSpec spec = specOf(one);
-    KernelSource source;
+    KernelSource& source = sources.emplace_back();
     attentionSource(spec, 80, i % 2 == 0 ? 132 : 1, &source);
-    const std::string name = "c" + std::to_string(i);
-    text += hosted(one, source, name);
     tensor += source.text.find("mma.sync") != std::string::npos ? 1 : 0;
     auto reads = readsOf(one, spec, random);
     const AttentionSpec& a = spec.attention;
@@ -318,59 +132,38 @@ TEST(CudaAttention, MeansWhatTheHostsKernelMeans) {
         static_cast<std::size_t>(a.y.end(one.batch, one.heads, one.queries, one.valueSize)) *
         elementBytes(one.type);
     wanted.push_back(answerOf(spec, reads, Part::all, std::vector<std::uint8_t>(bytes)));
-    main += "  {\n    std::vector<std::vector<char>> files;\n    std::vector<char*> p;\n";
-    for (std::size_t r = 0; r < reads.size(); ++r) {
-      const std::string path = (folder / (name + "-" + std::to_string(r))).string();
-      std::ofstream(path, std::ios::binary)
-          .write(reinterpret_cast<const char*>(reads[r].data()),
-                 static_cast<std::streamsize>(reads[r].size()));
-      main += "    files.push_back(fileOf(\"" + path +
-              "\", 0));\n    p.push_back((char*)(((size_t)files.back()" + ".data() + 63) / 64 * 64) + " +
-              std::to_string(source.byteOffsets[r]) + ");\n";
-    }
-    for (const KernelSource::Variant& variant : {source.plain, source.vector}) {
-      if (!*variant.entry) continue;
-      const std::string path = (folder / (name + variant.entry)).string();
-      main += "    std::vector<char> " + std::string(variant.entry) + "(" + std::to_string(bytes) +
-              " + 64);\n    p.push_back((char*)(((size_t)" + variant.entry + ".data() + 63) / 64 * 64));\n" +
-              "    launch(" + name + "::run_" + variant.entry + ", p.data(), " +
-              std::to_string(variant.threads / variant.block) + ", " + std::to_string(variant.block) +
-              ");\n    { std::FILE* to = std::fopen(\"" + path + "\", \"wb\"); std::fwrite(p.back(), 1, " +
-              std::to_string(bytes) + ", to); std::fclose(to); p.pop_back(); }\n";
-    }
-    main += "  }\n";
+    std::vector<const char*> types{"const T", "const T", "const T"};
+    if (a.masked) types.push_back("const M");
+    if (a.counted) types.push_back("const int");
+    types.push_back("T");
+    const std::string isBf16 = one.type == DType::bf16 ? "true" : "false";
+    emulation.add("c" + std::to_string(i), source, types, reads, bytes,
+                  "static void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { "
+                  "multiplyAs(c, a, b0, b1, " +
+                      isBf16 +
+                      "); }\nstatic unsigned packed(float low, float high) { return packedAs(low, high, " +
+                      isBf16 + "); }\n");
   }
   EXPECT_GE(tensor, 6u);
-  std::ofstream(folder / "attention.cc") << text << main << "}\n";
-  const std::string program = (folder / "attention").string();
-  const std::string command =
-      "c++ -std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -I" BRAID_SOURCE_FOLDER " " +
-      (folder / "attention.cc").string() + " -o " + program + " && " + program;
-  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  ASSERT_TRUE(emulation.run());
   for (std::size_t i = 0; i < std::size(kCases); ++i) {
     const Case& one = kCases[i];
-    const KernelSpec spec = specOf(one);
-    KernelSource source;
-    attentionSource(spec, 80, i % 2 == 0 ? 132 : 1, &source);
     // Values are at most 4. Weights are rounded to the type before they meet them, and the sum is once more.
     const double allowed = one.type == DType::f32 ? 4e-5 : one.type == DType::bf16 ? 0.03 : 0.004;
-    for (const KernelSource::Variant& variant : {source.plain, source.vector}) {
+    for (const KernelSource::Variant& variant : {sources[i].plain, sources[i].vector}) {
       if (!*variant.entry) continue;
-      std::ifstream file(folder / ("c" + std::to_string(i) + variant.entry), std::ios::binary);
-      std::vector<std::uint8_t> found(wanted[i].size());
-      file.read(reinterpret_cast<char*>(found.data()), static_cast<std::streamsize>(found.size()));
+      const auto found = emulation.result("c" + std::to_string(i), variant.entry, wanted[i].size());
       std::size_t numbers = 0;
       for (std::size_t e = 0; e < found.size() / elementBytes(one.type); ++e) {
         const double is = elementOf(found, one.type, e), want = elementOf(wanted[i], one.type, e);
         numbers += std::isnan(want) ? 0 : 1;
         ASSERT_TRUE(std::isnan(want) ? std::isnan(is) : std::abs(is - want) <= allowed)
             << one.name << ", " << variant.entry << ", element " << e << ": " << is << " where the host has "
-            << want << " in " << folder;
+            << want;
       }
       EXPECT_EQ(numbers > 0, one.length != 0) << one.name;
     }
   }
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

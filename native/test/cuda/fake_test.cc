@@ -324,6 +324,39 @@ TEST_F(CudaFake, ProductsHaveAnEpilogue) {
   }
 }
 
+// Events of the fake are a millisecond apart, whatever is between them, so the kernel for few rows is as fast
+// as the library. It wants operands of 16 bytes; the library takes any.
+TEST_F(CudaFake, ProductsOfFewRowsHaveAKernelOfTheirOwn) {
+  KernelSpec spec;
+  spec.kind = KernelSpec::Kind::matmul;
+  spec.m = 2, spec.n = 8, spec.k = 4;
+  std::vector<float> a(9, 1), b(32, 2), c(16, -1);
+  const auto prepared = [&] {
+    std::unique_ptr<Kernel> kernel;
+    EXPECT_EQ(driver_->prepare(&kernel, spec, {}), Status::ok) << driver_->lastDetail();
+    EXPECT_EQ(live("memory"), 0);
+    return kernel;
+  };
+  const auto launch = [&](const Kernel& kernel, const float* from) {
+    const DeviceAddress reads[] = {reinterpret_cast<DeviceAddress>(from),
+                                   reinterpret_cast<DeviceAddress>(b.data())};
+    const DeviceAddress write = reinterpret_cast<DeviceAddress>(c.data());
+    EXPECT_EQ(driver_->launch(kernel, reads, &write, nullptr), Status::ok) << driver_->lastDetail();
+  };
+  const auto taken = prepared();
+  ASSERT_EQ(reinterpret_cast<std::uintptr_t>(a.data()) % 16, 0u);
+  launch(*taken, a.data());
+  EXPECT_EQ(lastLaunch(), "braid_matmul_few");
+  EXPECT_EQ(c[0], -1);  // the fake runs no kernels
+  launch(*taken, a.data() + 1);
+  EXPECT_EQ(c[0], 8);
+  spec.m = 5;
+  a.assign(20, 3);
+  c.assign(40, -1);
+  launch(*prepared(), a.data());
+  EXPECT_EQ(c[39], 24);
+}
+
 TEST_F(CudaFake, MultipliesOtherTypesByItsOwnKernel) {
   KernelSpec spec;
   spec.kind = KernelSpec::Kind::matmul;

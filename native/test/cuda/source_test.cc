@@ -372,6 +372,13 @@ TEST(CudaSources, CompileUnderNvrtc) {
     source = {};
     matmulSource(finished, &source);
     compiles(source.text, "matmul with an epilogue");
+    finished.m = 3, finished.n = 64, finished.k = 1024, finished.batch = 1;
+    finished.a.dtype = finished.b.dtype = DType::bf16;
+    for (const int architecture : {80, 90}) {
+      source = {};
+      if (fewRowsSource(finished, architecture, 132, &source))
+        compiles(source.text, "matmul of few rows", architecture);
+    }
   }
 }
 
