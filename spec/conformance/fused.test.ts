@@ -28,6 +28,7 @@ import type { MapInstruction } from '../../dsl/ir/kernel-spec.js'
 import { hasRows, isRowReduction } from '../../dsl/ir/map-rows.js'
 import { open, type Session } from '../../runtime/index.js'
 import { type Sample, sample, valuesOf } from '../fixtures/graphs/random.js'
+import { graphOf, siblings } from '../fixtures/graphs/siblings.js'
 import { often, runs } from '../fixtures/runs.js'
 import { present } from './devices.js'
 import { expectMeant, outputsOf, type Values } from './meant.js'
@@ -175,6 +176,22 @@ describe.each(present)('on %s a fused plan', device => {
       }),
       { numRuns: runs(20) },
     )
+  })
+
+  it('of siblings yields what the graph means, and on the host bit for bit what the unfused plan yields', async () => {
+    let results = 0
+    await fc.assert(
+      fc.asyncProperty(siblings, async chains => {
+        const made = graphOf(chains)
+        const plan = planOf(made, true)
+        const got = await ran(plan, made, device)
+        await expectMeant(made, got)
+        for (const { kernel } of plan.nodes) if (kernel?.kind === 'map') results += kernel.results.length - 1
+        if (device === 'host') expect(differ(got, await ran(planOf(made, false), made, device))).toBe(false)
+      }),
+      { numRuns: runs(20) },
+    )
+    expect(results).toBeGreaterThan(often(0))
   })
 
   it.each([

@@ -48,7 +48,7 @@ export type Apart =
 /** What the pass `fuse` did, and why it did no more. Of large graphs the lists are cut short. */
 export interface Fusion {
   /** How far the pass went; the last one is the one that was taken. */
-  readonly effort: 'wide' | 'free' | 'lean' | 'none'
+  readonly effort: 'wide' | 'several' | 'free' | 'lean' | 'none'
   /** Kernels of several operations. */
   readonly kernels: number
   readonly regions: readonly {

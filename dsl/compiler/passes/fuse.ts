@@ -7,6 +7,7 @@ import { withEpilogues } from './fuse/epilogues.js'
 import { fusedKernel } from './fuse/kernel.js'
 import { type Effort, type Region, Regions } from './fuse/regions.js'
 import { rewritten } from './fuse/rewritten.js'
+import { joinSiblings } from './fuse/siblings.js'
 import { withStridedReads } from './fuse/strided-reads.js'
 
 //   m = x · s · r = relu(m) · y = r + b
@@ -20,7 +21,7 @@ import { withStridedReads } from './fuse/strided-reads.js'
 //
 // After this pass an elementwise value, or a reduction along rows, is computed in the kernel of its readers
 // where these are one kernel, on the same lane and device, at the same rate, and one kernel takes no longer
-// than two. Other nodes are unchanged. A value is stored in memory where an output, a state, a node of another
+// than two; and two such kernels that read the same are one, with several results (fuse/siblings.ts). Other nodes are unchanged. A value is stored in memory where an output, a state, a node of another
 // kind, `keep()` or `after()` reads it.
 
 /** Entries of the lists for `explain`, at most. */
@@ -45,6 +46,8 @@ class Kernels {
 class Fusing {
   private readonly regions: Regions
   private readonly kernels = new Kernels()
+  /** Regions that became part of another one that reads the same. */
+  readonly siblings: number
   readonly fusion: { regions: Fusion['regions'][number][]; apart: Fusion['apart'][number][]; kernels: number }
 
   constructor(
@@ -52,6 +55,7 @@ class Fusing {
     effort: Effort,
   ) {
     this.regions = new Regions(ir, effort)
+    this.siblings = effort === 'wide' ? joinSiblings(ir, this.regions) : 0
     this.fusion = { regions: [], apart: [], kernels: 0 }
   }
 
@@ -135,11 +139,11 @@ class Fusing {
   }
 }
 
-/** `hasSeveral`: whether a kernel has several results. */
 export interface Fused {
   readonly ir: Checked
   readonly fusion: Omit<Fusion, 'rejected'>
-  readonly hasSeveral: boolean
+  /** Whether a lesser effort would find something else: one without siblings, and one without several results. */
+  readonly differs: { readonly several: boolean; readonly free: boolean }
 }
 
 export const fuse =
@@ -153,5 +157,5 @@ export const fuse =
     const regions = [...reads.regions, ...products.regions, ...fusing.fusion.regions].slice(0, mostListed)
     const kernels = fusing.fusion.kernels + products.regions.length + reads.regions.length
     const fusion = { ...fusing.fusion, kernels, regions, effort }
-    return { ir: rewritten, fusion, hasSeveral: fusing.hasSeveral }
+    return { ir: rewritten, fusion, differs: { several: fusing.siblings > 0, free: fusing.hasSeveral } }
   }

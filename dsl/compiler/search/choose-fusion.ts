@@ -4,7 +4,7 @@ import type { Checked } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
 import { type Fusion, provenanceOf, recordProvenance } from '../analysis/provenance.js'
 import type { Effort } from '../passes/fuse/regions.js'
-import { fuse } from '../passes/fuse.js'
+import { type Fused, fuse } from '../passes/fuse.js'
 import { mostPredicted, tickOf, worth } from './choose-arenas.js'
 
 const explained = (plan: Plan, fusion: Fusion): Plan => {
@@ -31,8 +31,9 @@ const fusing = pass('fuse', ({ ir, effort }: { readonly ir: Checked; readonly ef
 
 /**
  * With `fuse: true` the graph is planned as it is and with fused kernels. The fused plan is taken where it
- * holds no more memory and its predicted tick is no longer; else the same is tried without kernels of several
- * results, then what surely costs neither, and if that is worse too, nothing is fused.
+ * holds no more memory and its predicted tick is no longer; else the same is tried without siblings in one
+ * kernel, then without kernels of several results, then what surely costs neither, and if that is worse too,
+ * nothing is fused.
  */
 export const chooseFusion =
   (planned: (ir: Checked) => Passed<Plan>) =>
@@ -41,11 +42,11 @@ export const chooseFusion =
     const plain = planned(ir)
     const rejected: string[] = []
     let last: Omit<Fusion, 'rejected'> | undefined
-    let hasSeveral = true
-    for (const effort of ['wide', 'free', 'lean'] as const) {
-      if (effort === 'free' && !hasSeveral) continue
+    let differs: Fused['differs'] = { several: true, free: true }
+    for (const effort of ['wide', 'several', 'free', 'lean'] as const) {
+      if (effort !== 'wide' && effort !== 'lean' && !differs[effort]) continue
       const fused = fusing({ ir, effort })
-      hasSeveral = fused.hasSeveral
+      differs = fused.differs
       last = fused.fusion
       const plan = fused.ir === ir ? plain : planned(fused.ir)
       if (E.isLeft(plan)) continue

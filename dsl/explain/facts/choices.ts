@@ -87,6 +87,7 @@ const changesOf = (changes: readonly Change[]): NonNullable<Choices['changes']> 
 
 const efforts: Readonly<Record<Fusion['effort'], string>> = {
   wide: 'wherever one kernel takes no longer than two',
+  several: 'wherever one kernel takes no longer than two, but for kernels that only read the same',
   free: 'of one result each, wherever one kernel takes no longer than two',
   lean: 'only what surely costs no memory and no time',
   none: 'nothing, since it would make the plan worse',

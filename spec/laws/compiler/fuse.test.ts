@@ -209,6 +209,17 @@ describe('fuse', () => {
         return { a: both.pipe(abs()), b: both.pipe(neg()) }
       },
     ],
+    ['two chains', x => ({ a: x.pipe(neg(), exp()), b: x.pipe(mul(3), abs()) })],
+    ['two sums of rows', x => ({ a: x.pipe(exp(), sum(1)), b: x.pipe(abs(), sub(1), sum(1)) })],
+    ['a norm and a chain', x => ({ a: x.pipe(neg(), exp()), b: x.pipe(mul(3), softmax()) })],
+    ['a chain and a norm', x => ({ a: x.pipe(mul(3), softmax()), b: x.pipe(neg(), exp()) })],
+    [
+      'flat and square',
+      x => ({
+        a: x.pipe(reshape([4096]), neg(), exp()),
+        b: x.pipe(mul(3), add(param('b', tensor('f32', [64])))),
+      }),
+    ],
   ])('makes one kernel with several results: %s', (_, body) => {
     const made = graph(square, ({ x }) =>
       Object.fromEntries(
@@ -241,6 +252,29 @@ describe('fuse', () => {
     const plan = fused(made as never)
     expect(verify(plan)).toEqual([])
     expect(kernelsOf(plan)).toEqual(['relu', 'abs'])
+  })
+
+  test('keeps kernels apart that read the same and of which one holds more for the other', () => {
+    // The first chain would hold its own operand until the second one has its.
+    const made = graph({ x: matrix, z: matrix, w: matrix }, ({ x, z, w }) => {
+      const u = x.pipe(upload())
+      const first = u.pipe(neg(), mul(z.pipe(upload(), sum({ axis: 0, keepDims: true }))), exp())
+      const second = u.pipe(abs(), mul(w.pipe(upload(), sum({ axis: 0, keepDims: true }))), relu())
+      return { a: first.pipe(download()), b: second.pipe(download()) }
+    })
+    const plan = fused(made as never)
+    expect(verify(plan)).toEqual([])
+    expect(kernelsOf(plan)).toEqual(['sum', 'fused', 'sum', 'fused'])
+  })
+
+  test('keeps kernels apart that read the same and of which one needs the other', () => {
+    const made = graph(square, ({ x }) => {
+      const u = x.pipe(upload())
+      const first = u.pipe(neg(), exp())
+      const product = first.pipe(matmul(param('w', matrix)))
+      return { y: u.pipe(abs(), sub(product), relu(), download()) }
+    })
+    expect(kernelsOf(fused(made as never))).toEqual(['fused', 'matmul', 'fused'])
   })
 
   test('computes a value with several readers of one kernel once', () => {

@@ -19,18 +19,16 @@ import {
 import { apartBy } from './readers.js'
 import { type Elementwise, Values } from './values.js'
 
-/** Instructions and operands of one kernel, at most: more would not stay in registers. */
-const mostInstructions = 256
-const mostOperands = 24
-const mostReductions = 16
-/** Dimensions that a kernel may have. */
-const mostDimensions = 8
+/** What one kernel has at most. More instructions and operands would not stay in registers. */
+export const most = { instructions: 256, operands: 24, reductions: 16, dimensions: 8, results: 8 } as const
 
 /**
- * `wide`: kernels with several results too. `lean`: only what surely holds no more memory, and surely ends no
- * later.
+ * `wide`: kernels with several results too, and of several regions that read the same. `several`: without the
+ * latter. `free`: one result each. `lean`: only what surely holds no more memory, and surely ends no later.
  */
-export type Effort = 'wide' | 'free' | 'lean'
+export type Effort = 'wide' | 'several' | 'free' | 'lean'
+
+const hasSeveral = (effort: Effort): boolean => effort === 'wide' || effort === 'several'
 
 /**
  * Elementwise operations and reductions along rows that become one kernel. Its results are the value of the last
@@ -64,8 +62,6 @@ const loaded = slotsOf([['operand', 0]])
 const nobody = -1
 /** A region reads the node in several orders of its elements, so that it cannot be in one. */
 const elsewhere = -2
-/** Results of one kernel, at most. */
-const mostResults = 8
 
 /** Whether a value is the same after it was stored in memory and loaded again. */
 export const isExact = ({ code, compute, results }: MapSpec): boolean => {
@@ -176,7 +172,7 @@ export class Regions {
   private joinSibling(node: GraphNode, own: Elementwise): boolean {
     const { id, inputs } = node
     const { kernel, length } = own
-    if (this.effort !== 'wide') return false
+    if (!hasSeveral(this.effort)) return false
     const first = Math.min(this.inner[id]!, this.outer[id]!)
     for (let i = 0; i < inputs.length; i++) {
       const number = this.reader[inputs[i]!]!
@@ -245,7 +241,7 @@ export class Regions {
   }
 
   /** An access over the points of a region, whose shape may have been refined, or gained rows, since. */
-  private over({ shape, length }: Region, access: Access): Access | undefined {
+  over({ shape, length }: Region, access: Access): Access | undefined {
     const isOfRows = length > 0 && sizeOf(access.shape) < sizeOf(shape)
     return refined(isOfRows ? alongRow(access, length) : access, shape)
   }
@@ -270,12 +266,16 @@ export class Regions {
       shape: repeats ? region.shape : [...region.shape, length],
       length,
       isRow: !repeats,
-      slots: 0,
-      rowSlots: 0,
     }
-    for (const [i, id] of region.members.entries())
-      this.count(rows, id, this.values.elementwise[id]!.slots - (i > 0 ? loaded : 0))
+    this.countAll(rows)
     return rows
+  }
+
+  /** Counts the cost of all members anew. */
+  countAll(region: Region): void {
+    Object.assign(region, { slots: 0, rowSlots: 0 })
+    for (const [i, id] of region.members.entries())
+      this.count(region, id, this.values.elementwise[id]!.slots - (i > 0 ? loaded : 0))
   }
 
   /** Counts the cost of a member: of a number a row it is small. */
@@ -300,10 +300,10 @@ export class Regions {
     const instructions = region.instructions + own.kernel.code.length + (isExact(own.kernel) ? 0 : 1)
     const reductions = region.reductions + (own.length > 0 ? 1 : 0)
     if (
-      instructions > mostInstructions ||
-      reductions > mostReductions ||
-      inside.shape.length > mostDimensions ||
-      region.sources.size - 1 + node.inputs.length > mostOperands
+      instructions > most.instructions ||
+      reductions > most.reductions ||
+      inside.shape.length > most.dimensions ||
+      region.sources.size - 1 + node.inputs.length > most.operands
     )
       return 'too large'
     const bytes = inside.operands.map(
@@ -333,8 +333,8 @@ export class Regions {
 
   /** Why a value that is read elsewhere cannot be a result of a region too. */
   private isNoResult(region: Region, read: Access, elements: number, firstReader: number): Apart | undefined {
-    if (this.effort !== 'wide' || firstReader <= region.members[0]!) return 'read by several'
-    if (region.results.length + 2 > mostResults) return 'too large'
+    if (!hasSeveral(this.effort) || firstReader <= region.members[0]!) return 'read by several'
+    if (region.results.length + 2 > most.results) return 'too large'
     // Results are written in order.
     const { shape } = read
     const isRow = region.length > 0 && elements < sizeOf(shape)
@@ -403,7 +403,8 @@ export class Regions {
     return held > stored && ready > start ? 'memory' : undefined
   }
 
-  private timeOf({ shape, length, slots, rowSlots }: Region, movedBytes: number, inUse: number): number {
+  /** Nanoseconds of a region, where so many bytes are in use around it. */
+  timeOf({ shape, length, slots, rowSlots }: Region, movedBytes: number, inUse: number): number {
     const points = sizeOf(shape)
     if (length === 0) return this.time({ points, slots }, movedBytes, inUse)
     const rows = { count: points / length, length }
