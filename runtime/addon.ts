@@ -218,6 +218,11 @@ export interface NativeProgram {
   /** Copies a device state or param buffer out, after the ticks in flight: submit none before it resolves. */
   read(buffer: number): Promise<ArrayBuffer>
   /**
+   * Copies states and parameters of another program on the same devices into this one's, on their devices: pairs of a
+   * buffer there and a buffer here. After the ticks in flight of both: submit none before it resolves.
+   */
+  take(from: NativeProgram, buffers: Uint32Array): Promise<void>
+  /**
    * Hands tick number `tick` (0, 1, 2 …) to the issuing thread and returns at once. Its inputs and outputs are in
    * the slot, filled before: tick mod inFlight where none is named. In a sequence it comes after `uses`: events of
    * the device, by number, whose owner keeps them until the call returns.

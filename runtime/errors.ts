@@ -16,6 +16,7 @@ export type DeviceErrorTag =
   | 'MissingState' // a file of states without one of them, or a plan from a file that is given first values
   | 'WrongState' // wrong type or size, unknown name, or its source threw
   | 'MissingReference' // a user's kernel on `host`, of a plan that was read from a file
+  | 'CannotFollow' // a plan that cannot go on where another one runs: other inputs, outputs, states or devices
   | 'BadOption'
   | 'Cancelled' // the signal was aborted
 

@@ -99,6 +99,7 @@ export type { Leases, RunOptions, Session, ValuesOf } from './session/session.js
 export { params, SharedParams } from './session/shared-params.js'
 export type { StateSources } from './session/state.js'
 export type { DeviceStats, SessionStats, Summary } from './session/stats.js'
+export { SwapError, type SwapOptions } from './session/swap.js'
 export { chromeTrace, perfettoTrace, type TraceRecord, traceChunks, traceFile } from './trace/trace.js'
 export { Handle } from './trees/handle.js'
 export { StaleHandleError, TreeError, type TreeErrorTag } from './trees/messages.js'

@@ -37,6 +37,7 @@ const titles: Readonly<Record<string, string>> = {
   MissingState: 'A state has no value',
   WrongState: 'This value is not the state',
   MissingReference: 'Nothing says what this kernel means on the host',
+  CannotFollow: 'This plan cannot go on where the other one runs',
   WrongFeeds: 'These are not the feeds of the graph',
   WrongValue: 'A feed gave a value that its input cannot hold',
   FeedFailed: 'A feed failed',

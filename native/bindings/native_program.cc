@@ -178,6 +178,30 @@ Napi::Value read(const Napi::CallbackInfo& info) {
       });
 }
 
+// The program to take from, and pairs of its buffers and this program's in one list.
+Napi::Value take(const Napi::CallbackInfo& info) {
+  const auto program = opened(info);
+  const Napi::Env env = info.Env();
+  const auto from = unwrapped<OpenProgram>(env, info[0]);
+  if (!from || from->closed || !from->session)
+    throw Napi::TypeError::New(env, "from must be a NativeProgram that is open");
+  if (!info[1].IsTypedArray() || info[1].As<Napi::TypedArray>().TypedArrayType() != napi_uint32_array)
+    throw Napi::TypeError::New(env, "buffers must be a Uint32Array");
+  const auto list = info[1].As<Napi::Uint32Array>();
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
+  for (std::size_t i = 0; i + 1 < list.ElementLength(); i += 2) pairs.emplace_back(list[i], list[i + 1]);
+  auto failure = std::make_shared<MaybeFailure>();
+  return runAsync(
+      env, "braid.take",
+      [program, from, pairs = std::move(pairs), failure] {
+        *failure = program->session->take(*from->session, pairs);
+      },
+      [failure](Napi::Env environment) -> Napi::Value {
+        if (*failure) throw failureObject(environment, **failure);
+        return environment.Undefined();
+      });
+}
+
 // The marks of events, as lane.record() gives them. Their holder keeps them until the call returns.
 std::vector<Mark*> usesAt(Napi::Value value) {
   std::vector<Mark*> uses;
@@ -296,6 +320,7 @@ Napi::Object programObject(Napi::Env env, std::shared_ptr<OpenProgram> program, 
   define<block>(object, "block");
   define<load>(object, "load");
   define<read>(object, "read");
+  define<take>(object, "take");
   define<submit>(object, "submit");
   define<onTick>(object, "onTick");
   define<stats>(object, "stats");

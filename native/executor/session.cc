@@ -312,6 +312,54 @@ MaybeFailure Session::read(std::uint32_t buffer, void* bytes) {
   return transfer(buffer, bytes, false);
 }
 
+// Begins one copy of `take`.
+MaybeFailure Session::copyFrom(const Session& from, std::uint32_t there, std::uint32_t here) {
+  const auto kept = [](const Session& session, std::uint32_t buffer) {
+    if (buffer >= session.spec_.buffers.size()) return false;
+    const Life life = session.spec_.buffers[buffer].life;
+    return life == Life::state || life == Life::param;
+  };
+  if (!kept(from, there) || !kept(*this, here))
+    return invalidProgram("take", "a buffer that is neither state nor parameter");
+  const BufferSpec& source = from.spec_.buffers[there];
+  const BufferSpec& target = spec_.buffers[here];
+  if (source.bytes != target.bytes || source.space != target.space || source.device != target.device)
+    return invalidProgram("take", target.name + " has another length, or lies elsewhere");
+  if (target.bytes == 0) return std::nullopt;
+  const DeviceAddress to = program_->memory.address(spec_, here, 0);
+  const DeviceAddress at = from.program_->memory.address(from.spec_, there, 0);
+  if (to == at) return std::nullopt;  // a block that both share
+  if (target.space == Space::pinned) {
+    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(at), target.bytes);
+    return std::nullopt;
+  }
+  Driver& driver = *drivers_[target.device];
+  driver.bind();
+  const Status status =
+      driver.copy(CopyKind::deviceToDevice, to, at, target.bytes, program_->service(target.device));
+  if (status == Status::ok) return std::nullopt;
+  return failureOf(driver, status, "take " + target.name);
+}
+
+MaybeFailure Session::take(Session& from,
+                           const std::vector<std::pair<std::uint32_t, std::uint32_t>>& buffers) {
+  if (&from == this) return invalidProgram("take", "a program takes from another one");
+  std::scoped_lock hold(transferMutex_, from.transferMutex_);
+  if (MaybeFailure failure = from.awaitSubmitted("take")) return failure;
+  if (MaybeFailure failure = awaitSubmitted("take")) return failure;
+  if (devices_ != from.devices_) return invalidProgram("take", "the programs are on other devices");
+  MaybeFailure failure;
+  for (const auto& [there, here] : buffers)
+    if (!failure) failure = copyFrom(from, there, here);
+  // Waits even after a failed call, as `transfer` does.
+  for (std::uint32_t device = 0; device < drivers_.size(); ++device) {
+    drivers_[device]->bind();
+    const Status status = drivers_[device]->streamSynchronize(program_->service(device));
+    if (!failure && status != Status::ok) failure = failureOf(*drivers_[device], status, "take");
+  }
+  return failure;
+}
+
 SessionStats Session::count() const {
   SessionStats stats;
   const SessionMemory& memory = program_->memory;

@@ -6,6 +6,8 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "executor/issue_thread.h"
 #include "executor/issuer.h"
@@ -50,7 +52,7 @@ struct SessionStats {
 // shared, since it blocks in the driver until this session's next tick ends: a shared one would have to poll
 // the events of all sessions, and one session's `onTick` would hold up another's.
 //
-// All calls may come from any thread. Only `load`, `read` and `close` block.
+// All calls may come from any thread. Only `load`, `read`, `take` and `close` block.
 //
 // After a failure nothing more is issued. Work in flight is drained, and the failed tick and all later ones
 // report that failure. Other sessions go on, unless the device itself has failed.
@@ -104,6 +106,10 @@ class Session : private IssueThread::Queue {
   // returns: those would run beside the copy.
   MaybeFailure load(std::uint32_t buffer, const void* bytes);
   MaybeFailure read(std::uint32_t buffer, void* bytes);
+  // Copies buffers of another session of the same devices, each on its device, into this session's: pairs of
+  // (there, here), states and parameters. After the ticks that were submitted to both, of which no more are
+  // submitted before it returns.
+  MaybeFailure take(Session& from, const std::vector<std::pair<std::uint32_t, std::uint32_t>>& buffers);
   SessionStats stats() const;
   TraceRows trace() const;
   // Waits for every submitted tick, then frees everything. Idempotent. With `Unbegun::drop`, ticks not yet
@@ -132,6 +138,7 @@ class Session : private IssueThread::Queue {
   SessionStats count() const;
   MaybeFailure awaitSubmitted(const char* op);
   MaybeFailure transfer(std::uint32_t buffer, void* host, bool toDevice);
+  MaybeFailure copyFrom(const Session& from, std::uint32_t there, std::uint32_t here);
 
   static constexpr std::uint64_t open_ = ~std::uint64_t{0};
 
@@ -164,7 +171,7 @@ class Session : private IssueThread::Queue {
   double partNanoseconds_ = 0;  // issuing thread: of a tick that is not issued to its end yet
   std::uint64_t eventsAtFirstTick_ = 0;
 
-  std::mutex transferMutex_;  // held by load, read and close until they return
+  std::mutex transferMutex_;  // held by load, read, take and close until they return
   SessionStats last_;         // as they were when it closed
   bool entered_ = false;      // the issuing thread
   std::thread completing_;

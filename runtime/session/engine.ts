@@ -1,44 +1,25 @@
-import type { HostArray, Lease } from '../../dsl/index.js'
-import type { Plan } from '../../dsl/ir/plan.js'
-import type { NativeFailure, NativeProgram, NativeStats, NativeTrace } from '../addon.js'
+import type { HostArray } from '../../dsl/index.js'
+import type { NativeFailure, NativeStats, NativeTrace } from '../addon.js'
 import type { SessionDevice } from '../device/devices.js'
-import { type KeptBlock, released, whenReleased } from '../device/released.js'
 import type { RunError } from '../errors.js'
-import { fill, type Mismatch } from '../values.js'
+import type { Mismatch } from '../values.js'
 import type { Keeper } from './kept.js'
-import { type Leased, type LeaseOwner, makeLease } from './lease.js'
-import { Loans } from './loans.js'
 import { sessionFailed, tickFailed, warnCloseFailed, warnLostLease, warnUnfinishedTick } from './messages.js'
-import { inputViews, type Port, portsOf, viewsOf, type Written } from './ports.js'
+import type { OpenPlan, OpenPlanHost } from './open-plan.js'
+import type { Port } from './ports.js'
 import type { Run, RunHost } from './run.js'
 import { Recent } from './stats.js'
-import { Ticks } from './ticks.js'
-
-export interface EngineParts {
-  readonly plan: Plan
-  readonly devices: readonly Pick<SessionDevice, 'close' | 'core'>[]
-  readonly program: NativeProgram
-  /** Ticks between a feed and the return of their lease: at most the plan's. */
-  readonly inFlight: number
-  readonly detach: (buffer: ArrayBuffer) => void
-  readonly written?: Written
-}
+import type { Ticks } from './ticks.js'
 
 /**
- * The state behind a session: the native program, its slots, and the run that each tick belongs to.
- * Invariant: a feed accesses a slot's memory only while the slot is free in `ticks`, the device only while it
- * is in flight, a reader only while it is leased.
+ * The state behind a session: the plan that is open, the run that drives it, and what happens between two ticks. A
+ * plan that another one has taken over from stays open until its last lease is given back.
  */
-export class Engine implements RunHost, LeaseOwner, Keeper {
-  readonly ticks: Ticks
-  readonly inputs: readonly Port[]
-  readonly outputs: readonly Port[]
+export class Engine implements RunHost, OpenPlanHost, Keeper {
   readonly enqueueUs = new Recent()
   readonly fillUs = new Recent()
   readonly tickMs = new Recent()
   readonly drops: Map<string, number>
-  /** Ticks whose leases were given back, and whose slots graphs keep. */
-  readonly kept = new Set<number>()
   /**
    * Called with each value that was fed, as it lies in its slot: `braid run --check` compares with
    * `interpret`.
@@ -47,9 +28,14 @@ export class Engine implements RunHost, LeaseOwner, Keeper {
   /** The run that has been started and has not ended. */
   run: Run | undefined
   failure: RunError | undefined
-  #views: readonly (readonly (readonly HostArray[])[])[]
-  readonly #owners: (Run | undefined)[]
-  readonly #submittedAt: Float64Array
+  /** Aborted when the session closes: a plan that is being opened for it is given up. */
+  readonly closing = new AbortController()
+  #open: OpenPlan
+  /** Plans before it, of which leases are out or which are being closed. */
+  readonly #before = new Map<OpenPlan, Promise<void> | undefined>()
+  #ticksBefore = 0
+  /** Inputs of ticks that were filled when another plan took over, and are not in its slots yet. */
+  readonly #carried = new Map<number, readonly (readonly HostArray[])[]>()
   #completedAt = 0
   #filling = 0
   #stopping: Promise<void> | undefined
@@ -57,43 +43,56 @@ export class Engine implements RunHost, LeaseOwner, Keeper {
   /** Bodies of `between` that have not ended, and the end of the last one. */
   #pending = 0
   #lastBetween: Promise<unknown> = Promise.resolve()
-  readonly #loans = new Loans()
+  #lastSwap: Promise<unknown> = Promise.resolve()
   #last: { stats: NativeStats; trace: NativeTrace } | undefined
 
-  constructor(private readonly parts: EngineParts) {
-    const { plan, program, inFlight, written } = parts
-    this.ticks = new Ticks(inFlight)
-    this.inputs = portsOf(plan, 'input', written)
-    this.outputs = portsOf(plan, 'output', written)
-    this.drops = new Map(this.inputs.map(({ spec }) => [spec.name, 0]))
-    this.#views = inputViews(program, this.inputs, plan.inFlight)
-    this.#owners = Array.from({ length: inFlight })
-    this.#submittedAt = new Float64Array(inFlight)
-    program.onTick((tick, failure) => this.#completed(tick, failure))
+  constructor(
+    first: OpenPlan,
+    private readonly devices: readonly Pick<SessionDevice, 'close'>[],
+  ) {
+    this.#open = first
+    this.drops = new Map(first.inputs.map(({ spec }) => [spec.name, 0]))
+    first.begin(0, this)
+  }
+
+  /** The plan that runs. */
+  get open(): OpenPlan {
+    return this.#open
+  }
+
+  get ticks(): Ticks {
+    return this.#open.ticks
+  }
+
+  get inputs(): readonly Port[] {
+    return this.#open.inputs
+  }
+
+  get over(): boolean {
+    return this.#stopping !== undefined
   }
 
   fill(input: number, tick: number, part: number, value: unknown): Mismatch | undefined {
     const began = performance.now()
-    const port = this.inputs[input]!
-    const place = this.#views[this.ticks.slot(tick)]![input]![part]!
-    const mismatch = fill(place, value, port.spec)
+    this.#bringIn(tick)
+    const mismatch = this.#open.fill(input, tick, part, value)
     this.#filling += performance.now() - began
-    if (!mismatch) this.onFed?.(port.spec.name, tick, place)
+    if (!mismatch && this.onFed) {
+      const { spec } = this.inputs[input]!
+      this.onFed(spec.name, tick, this.#open.filled(input, tick, part))
+    }
     return mismatch
   }
 
   submit(): void {
     const began = performance.now()
-    const slot = this.ticks.next % this.ticks.size
-    this.#owners[slot] = this.run
-    this.#submittedAt[slot] = began
+    this.#bringIn(this.ticks.next)
     try {
-      this.parts.program.submit(this.ticks.next, this.ticks.slot(this.ticks.next))
+      this.#open.submit(this.run, began)
     } catch (error) {
       this.#fail(error as NativeFailure)
       throw this.failure
     }
-    this.ticks.submit()
     this.enqueueUs.add((performance.now() - began) * 1000)
     this.fillUs.add(this.#filling * 1000)
     this.#filling = 0
@@ -109,36 +108,31 @@ export class Engine implements RunHost, LeaseOwner, Keeper {
   }
 
   ended(run: Run): void {
-    if (this.run === run) this.run = undefined
+    if (this.run !== run) return
+    this.run = undefined
+    this.#carried.clear()
   }
 
   freed(then: () => void): void {
     this.close().then(then, then)
   }
 
-  giveBack(tick: number, lost: boolean): void {
-    let lent: readonly KeptBlock[] = []
-    try {
-      lent = this.#loans.end(tick)
-    } finally {
-      if (lost && !this.#stopping) warnLostLease(tick, this.run?.at)
-      const over = (): boolean => this.#stopping !== undefined
-      // A graph that keeps an output keeps its slot.
-      this.kept.add(tick)
-      whenReleased(lent, over, () => {
-        this.kept.delete(tick)
-        this.ticks.giveBack(tick)
-        this.run?.advance()
-      })
-    }
+  lost(tick: number): void {
+    warnLostLease(tick, this.run?.at)
+  }
+
+  returned(of: OpenPlan): void {
+    if (of === this.#open) this.run?.advance()
+    else this.#retire(of)
   }
 
   stats(): NativeStats {
-    return this.#last?.stats ?? this.parts.program.stats()
+    const stats = this.#last?.stats ?? this.#open.program.stats()
+    return { ...stats, ticks: stats.ticks + this.#ticksBefore }
   }
 
   trace(): NativeTrace {
-    return this.#last?.trace ?? this.parts.program.trace()
+    return this.#last?.trace ?? this.#open.program.trace()
   }
 
   get held(): boolean {
@@ -150,7 +144,8 @@ export class Engine implements RunHost, LeaseOwner, Keeper {
     const turn = this.#lastBetween
       .then(() => this.#drained())
       .then(() => {
-        if (this.failure) throw sessionFailed(this.parts.plan.name, this.parts.plan, this.failure)
+        const { plan } = this.#open
+        if (this.failure) throw sessionFailed(plan.name, plan, this.failure)
         return body(this.ticks.next)
       })
     this.#lastBetween = turn.catch(() => undefined)
@@ -162,16 +157,42 @@ export class Engine implements RunHost, LeaseOwner, Keeper {
     }
   }
 
+  /** Runs bodies that go over to other plans, one after the other. Closing waits for them. */
+  swapping<A>(body: () => Promise<A>): Promise<A> {
+    const turn = this.#lastSwap.then(body)
+    this.#lastSwap = turn.catch(() => undefined)
+    return turn
+  }
+
+  /**
+   * Goes on with another plan, which is open on the same devices and has the same inputs. Only in the body of
+   * `between`. Values that feeds have given ahead of the ticks go over with it.
+   */
+  goOn(to: OpenPlan): void {
+    const from = this.#open
+    const { next } = from.ticks
+    const carried = from.ticks.unsubmitted().map(tick => [tick, from.inputsOf(tick)] as const)
+    for (const [tick, values] of this.run === undefined ? [] : carried)
+      if (!this.#carried.has(tick)) this.#carried.set(tick, values)
+    this.#ticksBefore += from.program.stats().ticks
+    to.begin(next, this)
+    this.#open = to
+    // A feed may have been asked for the next tick's value, and puts it there without asking again.
+    to.ticks.fillable(next)
+    this.#before.set(from, undefined)
+    this.#retire(from)
+  }
+
   read(buffer: number): Promise<ArrayBuffer> {
-    return this.parts.program.read(buffer)
+    return this.#open.program.read(buffer)
   }
 
   load(buffer: number, bytes: Uint8Array): Promise<void> {
-    return this.parts.program.load(buffer, bytes)
+    return this.#open.program.load(buffer, bytes)
   }
 
   view(buffer: number): ArrayBuffer {
-    return this.parts.program.view(buffer, 0)
+    return this.#open.program.view(buffer, 0)
   }
 
   broken(failure: RunError): void {
@@ -182,66 +203,64 @@ export class Engine implements RunHost, LeaseOwner, Keeper {
 
   /** Drains, then frees. Idempotent, never rejects: a failure while freeing becomes a warning. */
   close(): Promise<void> {
-    this.#stopping ??= this.#drained().then(async () => {
-      const { program, devices } = this.parts
-      try {
-        await this.#lastBetween
-        this.#last = { stats: program.stats(), trace: program.trace() }
-        this.#views = []
-        this.#loans.close()
-        await program.close()
-        released()
-        for (const device of devices) await device.close()
-      } catch (error) {
-        warnCloseFailed(error)
-      }
-    })
+    this.#stopping ??= this.#close()
     return this.#stopping
+  }
+
+  async #close(): Promise<void> {
+    this.closing.abort()
+    await this.#drained()
+    try {
+      await this.#lastSwap
+      await this.#lastBetween
+      const { program } = this.#open
+      this.#last = { stats: program.stats(), trace: program.trace() }
+      for (const plan of [...this.#before.keys(), this.#open]) await plan.close()
+      for (const device of this.devices) await device.close()
+    } catch (error) {
+      warnCloseFailed(error)
+    }
   }
 
   #drained(): Promise<void> {
     return this.ticks.flying === 0 ? Promise.resolve() : new Promise(resolve => this.#onDrained.push(resolve))
   }
 
-  #fail(failure: NativeFailure): void {
-    this.failure ??= tickFailed(failure, this.parts.plan)
+  #bringIn(tick: number): void {
+    const values = this.#carried.get(tick)
+    if (values === undefined) return
+    this.#carried.delete(tick)
+    for (const [input, parts] of values.entries())
+      for (const [part, value] of parts.entries()) this.#open.fill(input, tick, part, value)
   }
 
-  #completed(tick: number, failure: NativeFailure | null): void {
-    const slot = tick % this.ticks.size
-    const run = this.#owners[slot]
-    this.#owners[slot] = undefined
+  /** Closes a plan that runs no more, once nothing of it is leased. */
+  #retire(plan: OpenPlan): void {
+    if (plan.ticks.leased().length > 0 || this.#before.get(plan) !== undefined) return
+    const closed = plan
+      .close()
+      .catch(warnCloseFailed)
+      .finally(() => this.#before.delete(plan))
+    this.#before.set(plan, closed)
+  }
+
+  #fail(failure: NativeFailure): void {
+    this.failure ??= tickFailed(failure, this.#open.plan)
+  }
+
+  completed(of: OpenPlan, tick: number, failure: NativeFailure | null): void {
     if (failure) this.#fail(failure)
-    else {
+    const { run, submittedAt, lease } = of.complete(tick, failure !== null)
+    if (!failure) {
       const now = performance.now()
-      this.tickMs.add(now - Math.max(this.#completedAt, this.#submittedAt[slot]!))
+      this.tickMs.add(now - Math.max(this.#completedAt, submittedAt))
       this.#completedAt = now
     }
-    const leased = !failure && run !== undefined && run.listening
-    const slotOfTick = this.ticks.slot(tick)
-    this.ticks.complete(tick, leased)
-    run?.completed(failure ? this.failure : undefined, leased ? this.#lease(tick, slotOfTick) : undefined)
+    run?.completed(failure ? this.failure : undefined, lease)
     // A run that starts while an unsubscribed one drains waits for these slots.
     if (this.run !== run) this.run?.advance()
     if (this.ticks.flying > 0) return
     for (const resolve of this.#onDrained.splice(0)) resolve()
     if (this.failure) void this.close()
-  }
-
-  #lease(tick: number, slot: number): Lease<unknown> {
-    const { plan, program, devices } = this.parts
-    const arrays = viewsOf(
-      program,
-      this.outputs.filter(({ device }) => device === undefined),
-      slot,
-    )[Symbol.iterator]()
-    const leasedOf = ({ spec, root, device }: Port): Leased => {
-      if (device === undefined) return arrays.next().value!
-      const [handle, address, size] = program.block(root, slot)
-      const of = `output ${spec.name} of session \`${plan.name}\``
-      return this.#loans.lend(tick, devices[device]!.core(), of, { handle, address, size, bytes: spec.bytes })
-    }
-    const values = this.outputs.map(port => [port.spec.name, leasedOf(port)] as const)
-    return makeLease(tick, values, this, this.parts.detach)
   }
 }

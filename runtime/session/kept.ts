@@ -2,6 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { HostArray } from '../../dsl/index.js'
 import { here } from '../../dsl/internal.js'
 import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
+import { showSpec } from '../../dsl/ir/tensor.js'
 import type { NativeFailure } from '../addon.js'
 import type { RunError } from '../errors.js'
 import { SafetensorsError, writeSafetensors } from '../files/safetensors.js'
@@ -13,6 +14,8 @@ import { firstState, statesByName } from './state.js'
 
 /** What a session's states and parameters need of it. */
 export interface Keeper {
+  /** The plan that runs, and the buffers of its parameters that other sessions share. */
+  readonly open: { readonly plan: Plan; readonly shared: ReadonlySet<number> }
   /**
    * Runs the body after all ticks that are submitted, and before any that is not; bodies run in the order of the
    * calls. `next` is the number of the tick that comes after it.
@@ -45,14 +48,22 @@ const keptIn = (plan: Plan, kind: Kind): ReadonlyMap<string, Kept> => {
  * another without an `await` happen between the same two ticks.
  */
 class KeptValues {
-  readonly #kept: ReadonlyMap<string, Kept>
+  #of: Plan | undefined
+  #values: ReadonlyMap<string, Kept> = new Map()
 
   constructor(
     protected readonly kind: Kind,
-    plan: Plan,
     protected readonly keeper: Keeper,
-  ) {
-    this.#kept = keptIn(plan, kind)
+  ) {}
+
+  /** Of the plan that runs now. */
+  get #kept(): ReadonlyMap<string, Kept> {
+    const { plan } = this.keeper.open
+    if (this.#of !== plan) {
+      this.#of = plan
+      this.#values = keptIn(plan, this.kind)
+    }
+    return this.#values
   }
 
   /** In the order of the plan. What no output needs is not in the plan. */
@@ -63,8 +74,8 @@ class KeptValues {
   /** A copy of the value. Rejects with a `RunError`, or with a `DisposedError` once the session is closed. */
   async read(name: string): Promise<HostArray> {
     const at = here().toString()
-    const kept = this.get(name, at)
-    return this.keeper.between(() => this.copyOut(kept, at))
+    this.get(name, at)
+    return this.keeper.between(() => this.copyOut(this.get(name, at), at))
   }
 
   /**
@@ -91,8 +102,22 @@ class KeptValues {
     })
     for (const { kept, source, bytes } of writes) if (source) await this.#filled(kept, source, bytes, at)
     return this.keeper.between(async next => {
-      for (const { kept, bytes } of writes) await this.copyIn(kept, bytes, at)
+      const now = writes.map(({ kept, bytes }) => ({ kept: this.#still(kept, at), bytes }))
+      for (const { kept, bytes } of now) await this.copyIn(kept, bytes, at)
       return next
+    })
+  }
+
+  /** A value that was looked up before the session may have gone over to another plan, which may have another type. */
+  #still(kept: Kept, at: string): Kept {
+    const now = this.get(kept.spec.name, at)
+    if (now === kept) return now
+    this.refuse(now, at)
+    if (showSpec(now.spec) === showSpec(kept.spec)) return now
+    throw wrongWrite(at, this.kind, kept.spec.name, {
+      wanted: `a value of ${showSpec(now.spec)}, as the plan has it that the session went over to meanwhile`,
+      found: `one of ${showSpec(kept.spec)}`,
+      next: 'write it again',
     })
   }
 
@@ -139,24 +164,28 @@ class KeptValues {
 
 /** The states of a session by name: what `scan`, `delay` and `hold` keep from tick to tick. */
 export class SessionState extends KeptValues {
-  readonly #plan: Plan
-
-  constructor(plan: Plan, keeper: Keeper) {
-    super('state', plan, keeper)
-    this.#plan = plan
+  constructor(keeper: Keeper) {
+    super('state', keeper)
   }
 
   /** Sets every state to its first value in the graph. Resolves to the number of the first tick that sees it. */
   async reset(): Promise<number> {
     const at = here().toString()
-    const firsts = this.all().map(kept => {
-      const first = firstState(this.#plan, kept.buffers[0]!)
+    const { plan } = this.keeper.open
+    const firsts = this.#firsts(at)
+    return this.keeper.between(async next => {
+      const now = this.keeper.open.plan === plan ? firsts : this.#firsts(at)
+      for (const [kept, first] of now) await this.copyIn(kept, first, at)
+      return next
+    })
+  }
+
+  #firsts(at: string): readonly (readonly [Kept, Uint8Array])[] {
+    const { plan } = this.keeper.open
+    return this.all().map(kept => {
+      const first = firstState(plan, kept.buffers[0]!)
       if (E.isLeft(first)) throw wrongWrite(at, 'state', kept.spec.name, first.left, first.left.cause)
       return [kept, first.right] as const
-    })
-    return this.keeper.between(async next => {
-      for (const [kept, first] of firsts) await this.copyIn(kept, first, at)
-      return next
     })
   }
 
@@ -167,16 +196,17 @@ export class SessionState extends KeptValues {
    */
   async save(path: string): Promise<void> {
     const at = here().toString()
-    const kept = this.all()
-    const values = await this.keeper.between(async () => {
-      const copies: HostArray[] = []
-      for (const each of kept) copies.push(await this.copyOut(each, at))
-      return copies
+    const copies = await this.keeper.between(async () => {
+      const made: (readonly [ValueSpec, HostArray])[] = []
+      for (const each of this.all()) made.push([each.spec, await this.copyOut(each, at)])
+      return made
     })
-    const entries = kept.map(({ spec: { name, dtype, shape } }, i) => {
-      const { buffer, byteOffset, byteLength } = values[i]!
-      return { name, dtype, shape, bytes: new Uint8Array(buffer, byteOffset, byteLength) }
-    })
+    const entries = copies.map(([{ name, dtype, shape }, { buffer, byteOffset, byteLength }]) => ({
+      name,
+      dtype,
+      shape,
+      bytes: new Uint8Array(buffer, byteOffset, byteLength),
+    }))
     const written = await writeSafetensors(path, entries)()
     if (E.isLeft(written)) throw new SafetensorsError(written.left)
   }
@@ -187,14 +217,11 @@ export class SessionState extends KeptValues {
  * read, and not be written: the others' ticks know nothing of this session's.
  */
 export class SessionParams extends KeptValues {
-  readonly #shared: ReadonlySet<number>
-
-  constructor(plan: Plan, keeper: Keeper, shared: ReadonlySet<number>) {
-    super('params', plan, keeper)
-    this.#shared = shared
+  constructor(keeper: Keeper) {
+    super('params', keeper)
   }
 
   protected override refuse({ spec, buffers }: Kept, at: string): void {
-    if (buffers.some(({ id }) => this.#shared.has(id))) throw sharedParam(at, spec.name)
+    if (buffers.some(({ id }) => this.keeper.open.shared.has(id))) throw sharedParam(at, spec.name)
   }
 }

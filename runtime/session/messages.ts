@@ -156,6 +156,37 @@ export const lateReference = ({ at, name }: PlanNode, found: string): DeviceErro
   ...referenceForm,
 })
 
+// ---- another plan -----------------------------------------------------------------------------------------
+
+/** Why a plan cannot go on where another one runs. */
+export const cannotFollow = (
+  at: string,
+  subject: string,
+  wanted: string,
+  found: string,
+  next: string,
+): DeviceError => ({ _tag: 'CannotFollow', at, subject, wanted, found, next })
+
+export const otherDevices = (plan: Plan, devices: number): DeviceError =>
+  cannotFollow(
+    'devices',
+    plan.name,
+    `a plan for ${devices === 1 ? 'one device' : `${devices} devices`}, those of the session`,
+    `one for ${plan.devices}`,
+    'open another session',
+  )
+
+export const copyRefused = (plan: Plan, failure: NativeFailure): DeviceError => ({
+  _tag: 'DriverFailed',
+  at: 'session.swap',
+  subject: plan.name,
+  wanted: 'a copy of the states on the device',
+  found: failureText(failure),
+  next: 'the plan before it goes on; where it fails too, open the plan again',
+  code: failure.code,
+  cause: failure,
+})
+
 // ---- parameters -------------------------------------------------------------------------------------------
 
 /** `strangers`: given names that the plan does not have; one of them may be a misspelling of this name. */

@@ -13,13 +13,23 @@ import { choiceErrors, choiceName, chosen, openChoice } from './devices.js'
 import { Engine } from './engine.js'
 import { flatten } from './flatten.js'
 import { cancelled, tooFewDevices, tooManyInFlight, unreadable } from './messages.js'
+import { OpenPlan } from './open-plan.js'
 import { checkOptions, type DeviceChoice, type OpenOptions } from './options.js'
 import { checkParams, deviceParams, loadParams, type ParamSources } from './params.js'
 import type { Written } from './ports.js'
 import { referencesFor } from './references.js'
-import { makeSession, type Session } from './session.js'
+import { type Following, makeSession, type Session } from './session.js'
 import { deviceOf, ParamFailure, SharedParams, sourcesOf, withBlocks } from './shared-params.js'
 import { checkState, loadStates } from './state.js'
+import {
+  checkSwapOptions,
+  type FollowingParams,
+  followingParams,
+  type Passing,
+  passing,
+  type SwapOptions,
+  taken,
+} from './swap.js'
 
 /**
  * Opens a plan on a device: checks its arguments, builds the kernels, reserves the memory, fills the
@@ -72,27 +82,130 @@ const opened = async <I extends Ports, O extends Ports>(
 ): Promise<E.Either<DeviceError, Session<I, O>>> => {
   const { signal } = options
   const { device: wanted = 'auto' } = chosen(options)
-  let devices: readonly SessionDevice[] = []
   let opening = (Array.isArray(wanted) ? wanted : [wanted as DeviceChoice]).map(choiceName).join(', ')
-  let program: NativeProgram | undefined
-  let sharedBuffers: ReadonlySet<number> = new Set()
-  const fail = async (error: DeviceError): Promise<E.Either<DeviceError, never>> => {
-    // The first error is reported. Freeing after it may fail as well.
-    await program?.close().catch(() => undefined)
-    for (const device of devices) await device.close().catch(() => undefined)
-    return E.left(error)
-  }
+  let devices: readonly SessionDevice[]
   try {
     signal?.throwIfAborted()
     devices = openChoice(chosen(options), plan.devices, name => {
       opening = wanted === name.split(':')[0] ? wanted : name
     })
+  } catch (error) {
+    return E.left(whyNotOpened(error, plan, [], () => opening, signal))
+  }
+  const made = await openPlan(plan, devices, options, {
+    shared: SharedParams.is(options.params) ? options.params : undefined,
+    isShared: () => true,
+    sources: sourcesIn(options),
+    elsewhere: new Set(),
+    named: device => (wanted === 'auto' || devices.length > 1 ? ownName(device) : opening),
+  })
+  if (E.isLeft(made)) {
+    // The first error is reported. Freeing after it may fail as well.
+    for (const device of devices) await device.close().catch(() => undefined)
+    return made
+  }
+  const parts = {
+    devices: devices.map(({ native: { info } }) => summaryOf(info)),
+    engine: new Engine(made.right, devices),
+    traced: options.trace === true,
+    leaseWarningMs: options.leaseWarningMs ?? 5000,
+    following: following(devices, options),
+  }
+  return E.right(makeSession<I, O>(parts))
+}
+
+/** Opens plans that follow the one that runs, on the session's devices. */
+const following =
+  (devices: readonly SessionDevice[], opened: OpenOptions): Following =>
+  async (given, before, options, signal) => {
+    const checked = checkFollowing(given, before.plan, options, opened)
+    if (E.isLeft(checked)) return checked
+    const { plan, pairs, params } = checked.right
+    const merged = {
+      ...opened,
+      state: options.state,
+      signal,
+      references: { ...opened.references, ...options.references },
+    }
+    const made = await openPlan(plan, devices, merged as OpenOptions, {
+      shared: params.shared,
+      isShared: params.isShared,
+      sources: params.sources,
+      elsewhere: new Set(pairs.keys()),
+      named: ownName,
+      inputs: before.inputs.map(({ spec }) => spec.name),
+    })
+    return E.isLeft(made) ? made : E.right({ plan: made.right, taken: taken(pairs, made.right.shared) })
+  }
+
+/** The plan that follows and what passes over to it, or every error of it and of the options. */
+const checkFollowing = (
+  given: Plan,
+  before: Plan,
+  options: SwapOptions,
+  opened: OpenOptions,
+): E.Either<DeviceError, { plan: Plan; pairs: Passing; params: FollowingParams }> => {
+  try {
+    const [wrong, ...others] = checkSwapOptions(options)
+    if (wrong !== undefined) return E.left(together([wrong, ...others]))
+    const checked = checkedPlan(given)
+    if (E.isLeft(checked)) return E.left(together(checked.left as [DeviceError, ...DeviceError[]]))
+    const plan = checked.right
+    const params = followingParams(options.params, opened.params)
+    const pairs = passing(before, plan, options, params)
+    const [first, ...rest] = [
+      ...unrunnable(plan),
+      ...(E.isLeft(pairs) ? pairs.left : []),
+      ...checkParams(
+        plan,
+        params.sources,
+        writtenIn(plan),
+        E.isLeft(pairs) ? new Set() : new Set(pairs.right.keys()),
+      ),
+      ...checkState(plan, options.state),
+    ]
+    if (E.isLeft(pairs) || first !== undefined) return E.left(together([first!, ...rest]))
+    return E.right({ plan, pairs: pairs.right, params })
+  } catch (cause) {
+    return E.left(unreadable(cause))
+  }
+}
+
+/** How a plan that is checked is opened on devices that are open. */
+interface Opening {
+  readonly shared: SharedParams | undefined
+  readonly isShared: (name: string) => boolean
+  readonly sources: ParamSources
+  /** Buffers whose first values come from elsewhere. */
+  readonly elsewhere: ReadonlySet<number>
+  /** What errors call a device. */
+  readonly named: (device: SessionDevice) => string
+  /** The order of the inputs. */
+  readonly inputs?: readonly string[]
+}
+
+/** Makes the program of a plan, and fills its parameters and states. After an error nothing of it stays open. */
+const openPlan = async (
+  plan: Plan,
+  devices: readonly SessionDevice[],
+  options: OpenOptions,
+  opening: Opening,
+): Promise<E.Either<DeviceError, OpenPlan>> => {
+  const { signal } = options
+  let program: NativeProgram | undefined
+  let sharedBuffers: ReadonlySet<number> = new Set()
+  const fail = async (error: DeviceError): Promise<E.Either<DeviceError, never>> => {
+    await program?.close().catch(() => undefined)
+    return E.left(error)
+  }
+  try {
+    signal?.throwIfAborted()
     const [device, ...peers] = devices.map(each => each.native) as [NativeDevice, ...NativeDevice[]]
     const flat = flatten(plan)
     const onHost = device.info.kind === 'host'
     const references = onHost ? referencesFor(plan, flat, options.references ?? {}) : { byKernel: {} }
     if ('errors' in references) return await fail(together(references.errors))
-    const failure = await withShared(plan, options, devices, async shared => {
+    const failure = await withShared(plan, opening, devices, async shared => {
       sharedBuffers = new Set(shared.map(([id]) => id))
       program = await device.program(flat.spec, {
         ...(peers.length > 0 ? { peers } : {}),
@@ -101,43 +214,48 @@ const opened = async <I extends Ports, O extends Ports>(
         ...(shared.length > 0 ? { shared } : {}),
         ...(onHost ? { references: references.byKernel } : {}),
       })
+      const filled = new Set([...sharedBuffers, ...opening.elsewhere])
       return (
-        (await loadParams(plan, program, sourcesIn(options), sharedBuffers, signal)) ??
-        (await loadStates(plan, program, options.state, signal))
+        (await loadParams(plan, program, opening.sources, filled, signal)) ??
+        (await loadStates(plan, program, options.state, opening.elsewhere, signal))
       )
     })
     if (failure) return await fail(failure)
     signal?.throwIfAborted()
   } catch (error) {
-    if (signal?.aborted && error === signal.reason) return fail(cancelled(error))
-    if (error instanceof ParamFailure) return fail(error.failure)
-    const failed = (error as Partial<NativeFailure>).device
-    const found = Math.max(
-      0,
-      devices.findIndex(({ native: { info } }) => nativeName(info) === failed),
-    )
-    const device = devices[found]
-    const named =
-      device && (wanted === 'auto' || devices.length > 1) ? summaryOf(device.native.info).device : opening
-    return fail(openFailure(error, named, plan, found))
+    return fail(whyNotOpened(error, plan, devices, opening.named, signal))
   }
-  const engine = new Engine({
-    plan,
-    devices,
-    program: program!,
-    inFlight: options.inFlight ?? plan.inFlight,
-    detach: buffer => native().detach(buffer),
-    written: writtenIn(plan),
-  })
-  const parts = {
-    plan,
-    devices: devices.map(({ native: { info } }) => summaryOf(info)),
-    engine,
-    traced: options.trace === true,
-    leaseWarningMs: options.leaseWarningMs ?? 5000,
-    shared: sharedBuffers,
-  }
-  return E.right(makeSession<I, O>(parts))
+  return E.right(
+    new OpenPlan({
+      plan,
+      devices,
+      program: program!,
+      inFlight: Math.min(options.inFlight ?? plan.inFlight, plan.inFlight),
+      detach: buffer => native().detach(buffer),
+      written: writtenIn(plan),
+      shared: sharedBuffers,
+      ...(opening.inputs ? { inputs: opening.inputs } : {}),
+    }),
+  )
+}
+
+const ownName = (device: SessionDevice): string => summaryOf(device.native.info).device
+
+const whyNotOpened = (
+  error: unknown,
+  plan: Plan,
+  devices: readonly SessionDevice[],
+  named: (device: SessionDevice) => string,
+  signal: AbortSignal | undefined,
+): DeviceError => {
+  if (signal?.aborted && error === signal.reason) return cancelled(error)
+  if (error instanceof ParamFailure) return error.failure
+  const failed = (error as Partial<NativeFailure>).device
+  const found = Math.max(
+    0,
+    devices.findIndex(({ native: { info } }) => nativeName(info) === failed),
+  )
+  return openFailure(error, named(devices[found]!), plan, found)
 }
 
 const sourcesIn = ({ params = {} }: OpenOptions): ParamSources =>
@@ -146,13 +264,14 @@ const sourcesIn = ({ params = {} }: OpenOptions): ParamSources =>
 /** Runs the body with the parameters that are on the session's devices already: buffers and their blocks. */
 const withShared = async <A>(
   plan: Plan,
-  { params }: OpenOptions,
+  { shared: params, isShared }: Opening,
   devices: readonly SessionDevice[],
   body: (shared: readonly (readonly [buffer: number, block: number])[]) => Promise<A>,
 ): Promise<A> => {
-  if (!SharedParams.is(params)) return body([])
+  if (params === undefined) return body([])
   const { memoryId } = coreOfDevice(deviceOf(params)).native
-  const wanted = deviceParams(plan, device => devices[device]!.share.memoryId === memoryId)
+  const onDevice = deviceParams(plan, device => devices[device]!.share.memoryId === memoryId)
+  const wanted = onDevice.filter(({ spec }) => isShared(spec.name))
   return withBlocks(
     params,
     wanted.map(({ spec }) => spec),

@@ -33,11 +33,17 @@ export const paramsByName = (plan: Plan): readonly (readonly [PlanBuffer, ...Pla
 
 /**
  * The errors of the given parameters, before anything is opened: missing, or of the wrong type or length. A
- * parameter that the plan does not have is no error, since a plan leaves out parameters that no output needs.
+ * parameter that the plan does not have is no error, since a plan leaves out parameters that no output needs. Those
+ * in `elsewhere` get their values from elsewhere.
  */
-export const checkParams = (plan: Plan, given: ParamSources, written: Written): readonly DeviceError[] =>
+export const checkParams = (
+  plan: Plan,
+  given: ParamSources,
+  written: Written,
+  elsewhere: ReadonlySet<number> = new Set(),
+): readonly DeviceError[] =>
   paramsByName(plan).flatMap(([buffer]) =>
-    problemOf(plan, given, specOf(buffer, written('param', buffer.name))),
+    elsewhere.has(buffer.id) ? [] : problemOf(plan, given, specOf(buffer, written('param', buffer.name))),
   )
 
 const problemOf = (plan: Plan, given: ParamSources, spec: ValueSpec): readonly DeviceError[] => {
@@ -59,18 +65,18 @@ const problemOf = (plan: Plan, given: ParamSources, spec: ValueSpec): readonly D
 
 /**
  * Gives every parameter its value, on every device that has it. Pinned parameters are filled in place, device
- * parameters through one staging buffer at a time. Those in `shared` are filled already. Stops at the first source
- * that throws.
+ * parameters through one staging buffer at a time. Those in `elsewhere` get their values from elsewhere. Stops at the
+ * first source that throws.
  */
 export const loadParams = async (
   plan: Plan,
   program: NativeProgram,
   given: ParamSources,
-  shared: ReadonlySet<number>,
+  elsewhere: ReadonlySet<number>,
   signal?: AbortSignal,
 ): Promise<DeviceError | undefined> => {
   for (const all of paramsByName(plan)) {
-    const [buffer, ...others] = all.filter(({ id }) => !shared.has(id))
+    const [buffer, ...others] = all.filter(({ id }) => !elsewhere.has(id))
     if (buffer === undefined) continue
     signal?.throwIfAborted()
     const spec = specOf(buffer)

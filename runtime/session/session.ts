@@ -2,21 +2,24 @@ import * as E from 'fp-ts/lib/Either.js'
 import { Observable } from 'rxjs'
 import type { FeedsOf, HostArray, HostArrayOf, Lease, OnDevice, Ports } from '../../dsl/index.js'
 import { here } from '../../dsl/internal.js'
-import type { Plan } from '../../dsl/ir/plan.js'
+import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import type { Block } from '../device/block.js'
 import type { DeviceSummary } from '../device/devices.js'
-import { DisposedError, type RunError } from '../errors.js'
+import { isNativeFailure } from '../device/open-failure.js'
+import { type DeviceError, DisposedError, type RunError } from '../errors.js'
 import { type TraceRecord, traceRecords } from '../trace/trace.js'
 import { arrayOver, describe } from '../values.js'
 import type { Engine } from './engine.js'
 import { namedFeeds } from './feeds.js'
 import { iterate } from './iterate.js'
 import { type Keeper, SessionParams, SessionState } from './kept.js'
-import { alreadyRunning, badRunOptions, badSignal, badTicks, sessionFailed } from './messages.js'
+import { alreadyRunning, badRunOptions, badSignal, badTicks, copyRefused, sessionFailed } from './messages.js'
+import type { OpenPlan } from './open-plan.js'
 import { specOf } from './ports.js'
 import { Run } from './run.js'
 import { watch } from './stalls.js'
 import { type SessionStats, sessionStats } from './stats.js'
+import { SwapError, type SwapOptions } from './swap.js'
 
 /** The values of a lease: arrays, and a block of the device for each output that was not downloaded. */
 export type ValuesOf<O extends Ports> = {
@@ -64,18 +67,32 @@ export interface Session<I extends Ports = Ports, O extends Ports = Ports> exten
   readonly params: SessionParams
   /** Copies a state or device parameter out, by its buffer's name, between two ticks. */
   read(name: string): Promise<HostArray>
+  /**
+   * Goes over to another plan on the same devices: it is proved, opened and its new values are loaded while the
+   * present one runs; then, between two ticks, the states pass over and it goes on. A run goes on with its feeds,
+   * so the inputs are the same, and the outputs at least the same; leases from before stay as they are. Resolves to
+   * the number of the first tick of the plan. Rejects with a `SwapError` where the plan cannot follow or cannot be
+   * opened: then nothing has changed. Several calls are carried out in order.
+   */
+  swap<P extends O>(plan: Plan<I, P>, options?: SwapOptions): Promise<number>
   /** Stops a run that is active, drains, then frees. Idempotent. */
   close(): Promise<void>
 }
 
+/** Opens a plan that is to follow the one that runs; `taken`: the buffers that it takes over. */
+export type Following = (
+  plan: Plan,
+  before: OpenPlan,
+  options: SwapOptions,
+  signal: AbortSignal,
+) => Promise<E.Either<DeviceError, { readonly plan: OpenPlan; readonly taken: Uint32Array }>>
+
 export interface SessionParts {
-  readonly plan: Plan
   readonly devices: readonly DeviceSummary[]
   readonly engine: Engine
   readonly traced: boolean
   readonly leaseWarningMs: number
-  /** The buffers of parameters that other sessions share. */
-  readonly shared: ReadonlySet<number>
+  readonly following: Following
 }
 
 export const makeSession = <I extends Ports, O extends Ports>(parts: SessionParts): Session<I, O> =>
@@ -90,35 +107,42 @@ export const captureFeeds = (
 }
 
 class OpenSession {
-  readonly plan: Plan
   readonly device: DeviceSummary
   readonly devices: readonly DeviceSummary[]
-  readonly inFlight: number
   readonly state: SessionState
   readonly params: SessionParams
   readonly #engine: Engine
   #closing: Promise<void> | undefined
 
   constructor(private readonly parts: SessionParts) {
-    this.plan = parts.plan
     this.devices = parts.devices
     this.device = parts.devices[0]!
     this.#engine = parts.engine
-    this.inFlight = parts.engine.ticks.size
-    const { plan, engine, shared } = parts
+    const { engine } = parts
     const between: Keeper['between'] = async body => {
       this.#alive()
       return engine.between(body)
     }
     const keeper: Keeper = {
+      get open() {
+        return engine.open
+      },
       between,
       load: (buffer, bytes) => engine.load(buffer, bytes),
       read: buffer => engine.read(buffer),
       view: buffer => engine.view(buffer),
       broken: failure => engine.broken(failure),
     }
-    this.state = new SessionState(plan, keeper)
-    this.params = new SessionParams(plan, keeper, shared)
+    this.state = new SessionState(keeper)
+    this.params = new SessionParams(keeper)
+  }
+
+  get plan(): Plan {
+    return this.#engine.open.plan
+  }
+
+  get inFlight(): number {
+    return this.#engine.ticks.size
   }
 
   get closed(): boolean {
@@ -151,8 +175,8 @@ class OpenSession {
           name: this.plan.name,
           at,
           stalled: () => run.stalled,
-          leased: () => engine.ticks.leased().filter(tick => !engine.kept.has(tick)),
-          kept: () => engine.ticks.leased().filter(tick => engine.kept.has(tick)),
+          leased: () => engine.ticks.leased().filter(tick => !engine.open.kept.has(tick)),
+          kept: () => engine.ticks.leased().filter(tick => engine.open.kept.has(tick)),
         },
         this.parts.leaseWarningMs,
       )
@@ -183,17 +207,45 @@ class OpenSession {
 
   async read(name: string): Promise<HostArray> {
     this.#alive()
-    const readable = this.plan.buffers.filter(
-      ({ life, space, alias }) =>
-        space === 'device' && alias === undefined && (life === 'state' || life === 'param'),
-    )
-    const buffer = readable.find(candidate => candidate.name === name)
-    if (!buffer)
-      throw new TypeError(
-        'read: wanted the name of a state or device parameter ' +
-          `(${readable.map(b => b.name).join(', ') || 'this plan has none'}); found ${describe(name)}`,
-      )
-    return arrayOver(await this.#engine.between(() => this.#engine.read(buffer.id)), 0, specOf(buffer))
+    readable(this.plan, name)
+    return this.#engine.between(async () => {
+      const buffer = readable(this.plan, name)
+      return arrayOver(await this.#engine.read(buffer.id), 0, specOf(buffer))
+    })
+  }
+
+  async swap(plan: Plan, options: SwapOptions = {}): Promise<number> {
+    this.#alive()
+    const at = here().toString()
+    return this.#engine.swapping(() => this.#swap(plan, options, at))
+  }
+
+  async #swap(plan: Plan, options: SwapOptions, at: string): Promise<number> {
+    const engine = this.#engine
+    const alive = (): void => {
+      this.#alive()
+      if (engine.failure) throw sessionFailed(at, this.plan, engine.failure)
+    }
+    alive()
+    const { closing } = engine
+    const signal = AbortSignal.any([closing.signal, ...(options.signal ? [options.signal] : [])])
+    const opened = await this.parts.following(plan, engine.open, options, signal)
+    if (E.isLeft(opened)) {
+      alive()
+      throw new SwapError([opened.left, ...(opened.left.others ?? [])])
+    }
+    const { plan: next, taken } = opened.right
+    try {
+      return await engine.between(async tick => {
+        alive()
+        await next.program.take(engine.open.program, taken)
+        engine.goOn(next)
+        return tick
+      })
+    } catch (error) {
+      if (engine.open !== next) await next.close().catch(() => undefined)
+      throw isNativeFailure(error) ? new SwapError([copyRefused(plan, error)]) : error
+    }
   }
 
   close(): Promise<void> {
@@ -228,6 +280,19 @@ class OpenSession {
     if (failure) return sessionFailed(at, this.plan, failure)
     return run && alreadyRunning(at, this.plan, run.at)
   }
+}
+
+const readable = (plan: Plan, name: string): PlanBuffer => {
+  const kept = plan.buffers.filter(
+    ({ life, space, alias }) =>
+      space === 'device' && alias === undefined && (life === 'state' || life === 'param'),
+  )
+  const buffer = kept.find(candidate => candidate.name === name)
+  if (buffer) return buffer
+  throw new TypeError(
+    'read: wanted the name of a state or device parameter ' +
+      `(${kept.map(b => b.name).join(', ') || 'this plan has none'}); found ${describe(name)}`,
+  )
 }
 
 const closed = (): DisposedError => new DisposedError('this session', 'open the plan again')

@@ -27,7 +27,7 @@ export const statesByName = (plan: Plan): ReadonlyMap<string, PlanBuffer> => {
   return named
 }
 
-const isFile = (given: object): given is Safetensors =>
+export const isFile = (given: object): given is Safetensors =>
   'source' in given &&
   typeof given.source === 'function' &&
   'tensors' in given &&
@@ -50,9 +50,10 @@ export const checkState = (plan: Plan, given: StateSources | undefined): readonl
 const sourcesOf = (
   plan: Plan,
   given: ParamSources | Safetensors,
+  elsewhere: ReadonlySet<number>,
 ): E.Either<DeviceError, (name: string) => ParamSource | undefined> => {
   if (!isFile(given)) return E.right(name => (Object.hasOwn(given, name) ? given[name] : undefined))
-  const states = [...statesByName(plan).values()]
+  const states = [...statesByName(plan).values()].filter(({ id }) => !elsewhere.has(id))
   const [first, ...others] = states.filter(({ name }) => !given.tensors.has(name) && !given.foreign.has(name))
   if (first === undefined) return E.right(name => given.source(name))
   const missing = (buffer: PlanBuffer): DeviceError => missingState(specOf(buffer), 'the file of states')
@@ -72,11 +73,15 @@ export const firstState = (plan: Plan, buffer: PlanBuffer): E.Either<DeviceError
   }
 }
 
-/** Gives every state its value before the first tick: that of its source, else the plan's. */
+/**
+ * Gives every state its value before the first tick: that of its source, else the plan's. Those in `elsewhere` get
+ * theirs from elsewhere.
+ */
 export const loadStates = async (
   plan: Plan,
   program: NativeProgram,
   given: StateSources | undefined,
+  elsewhere: ReadonlySet<number>,
   signal?: AbortSignal,
 ): Promise<DeviceError | undefined> => {
   if (typeof given === 'function') {
@@ -86,13 +91,14 @@ export const loadStates = async (
       return together([unreadableState(first), ...others.map(unreadableState)])
     }
     await using opened = file.right
-    return await loadStates(plan, program, opened, signal)
+    return await loadStates(plan, program, opened, elsewhere, signal)
   }
-  const sources = sourcesOf(plan, given ?? {})
+  const sources = sourcesOf(plan, given ?? {}, elsewhere)
   if (E.isLeft(sources)) return sources.left
   const named = statesByName(plan)
   for (const buffer of plan.buffers) {
     if (buffer.life !== 'state' || buffer.alias !== undefined || buffer.init === undefined) continue
+    if (elsewhere.has(buffer.id)) continue
     signal?.throwIfAborted()
     const source = named.get(buffer.name) === buffer ? sources.right(buffer.name) : undefined
     const first = source === undefined ? firstState(plan, buffer) : E.right(new Uint8Array(buffer.bytes))

@@ -9,15 +9,20 @@ export type SlotState = 'free' | 'flying' | 'leased'
  */
 export class Ticks {
   /** The next tick to be submitted. */
-  next = 0
+  next: number
   #flying = 0
   /** The first tick, from `next` on, that has no slot yet. */
-  #unplaced = 0
+  #unplaced: number
   readonly #slots = new Map<number, number>()
   readonly #states: SlotState[]
   readonly #taken: boolean[]
 
-  constructor(readonly size: number) {
+  constructor(
+    readonly size: number,
+    first = 0,
+  ) {
+    this.next = first
+    this.#unplaced = first
     this.#states = Array.from({ length: size }, () => 'free')
     this.#taken = Array.from({ length: size }, () => false)
   }
@@ -43,6 +48,11 @@ export class Ticks {
     if (tick >= this.next + this.size) return false
     for (; this.#unplaced <= tick; this.#unplaced++) if (!this.#place(this.#unplaced)) return false
     return true
+  }
+
+  /** The ticks that have slots, and are not submitted. */
+  unsubmitted(): readonly number[] {
+    return Array.from({ length: Math.max(0, this.#unplaced - this.next) }, (_, i) => this.next + i)
   }
 
   /** While nothing is in flight: whether a tick cannot be filled before a lease is given back. */
