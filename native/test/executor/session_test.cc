@@ -1,4 +1,6 @@
 // A program opened, run, failed and closed on the host device.
+#include <array>
+
 #include "test/executor/support.h"
 
 namespace braid {
@@ -116,6 +118,57 @@ TEST(Session, LoadsAndReadsBetweenTicks) {
     session->close();
     const std::vector<float> w(count, 1);
     EXPECT_TRUE(session->load(4, w.data())) << "it is closed";
+  }
+}
+
+// A second session of the same device takes a parameter over while the first one's ticks are in flight.
+TEST(Session, TakesBuffersOfAnotherSessionAfterItsTicks) {
+  for (const std::uint64_t seed : {0u, 1u, 2u, 3u}) {
+    HostOptions options;
+    options.jitterSeed = seed;
+    options.poison = true;
+    const std::vector memory = {DeviceMemory::alone(hostDriver(options))};
+    std::array<Ends, 2> ends;
+    std::array<std::unique_ptr<Session>, 2> sessions;
+    for (std::size_t i = 0; i < 2; ++i) {
+      SessionOptions opening;
+      opening.onTick = ends[i].callback();
+      MaybeFailure failure;
+      sessions[i] = Session::open(memory, pipeline(), std::move(opening), &failure);
+      ASSERT_TRUE(sessions[i]);
+    }
+    const std::vector<float> w(count, 10);
+    ASSERT_FALSE(sessions[0]->load(4, w.data()));
+    for (std::uint64_t tick = 0; tick < 8; ++tick) ASSERT_TRUE(sessions[0]->submit(tick));
+    ASSERT_FALSE(sessions[1]->take(*sessions[0], {{4, 4}}));
+    EXPECT_EQ(ends[0].size(), 8u) << "the ticks that were submitted before";
+    sessions[0]->close();
+    runTicks(*sessions[1], ends[1], 20);
+    const MaybeFailure closed = sessions[1]->take(*sessions[0], {{4, 4}});
+    ASSERT_TRUE(closed);
+    EXPECT_EQ(closed->code, "CUDA_ERROR_INVALID_VALUE");
+  }
+}
+
+TEST(Session, TakesNothingThatIsNotKeptOrLiesElsewhere) {
+  Ends ends, other;
+  const auto driver = hostDriver();
+  auto session = opened(driver, pipeline(), ends);
+  auto elsewhere = opened(driver, pipeline(), other);
+  ASSERT_TRUE(session && elsewhere);
+  EXPECT_TRUE(session->take(*session, {{4, 4}})) << "its own";
+  EXPECT_TRUE(session->take(*elsewhere, {{4, 4}})) << "another memory";
+  EXPECT_TRUE(session->take(*elsewhere, {}));
+  const std::vector memory = {DeviceMemory::alone(hostDriver())};
+  MaybeFailure failure;
+  auto a = Session::open(memory, pipeline(), {}, &failure);
+  auto b = Session::open(memory, pipeline(), {}, &failure);
+  ASSERT_TRUE(a && b);
+  EXPECT_FALSE(b->take(*a, {}));
+  for (const auto& pair : {std::pair{1u, 4u}, std::pair{4u, 1u}, std::pair{4u, 99u}, std::pair{99u, 4u}}) {
+    failure = b->take(*a, {pair});
+    ASSERT_TRUE(failure);
+    EXPECT_EQ(failure->detail.find("neither state nor parameter") == std::string::npos, false);
   }
 }
 
