@@ -1,10 +1,9 @@
 import type { GraphNode } from '../../ir/graph.js'
-import type { MapSpec } from '../../ir/kernel-spec.js'
 import type { FusedAttrs } from '../analysis/fused.js'
 import type { Checked } from '../analysis/ir.js'
 import type { Fusion } from '../analysis/provenance.js'
 import { withEpilogues } from './fuse/epilogues.js'
-import { fusedKernel } from './fuse/kernel.js'
+import { FusedKernels } from './fuse/kernel.js'
 import { type Effort, type Region, Regions } from './fuse/regions.js'
 import { rewritten } from './fuse/rewritten.js'
 import { joinSiblings } from './fuse/siblings.js'
@@ -21,31 +20,16 @@ import { withStridedReads } from './fuse/strided-reads.js'
 //
 // After this pass an elementwise value, or a reduction along rows, is computed in the kernel of its readers
 // where these are one kernel, on the same lane and device, at the same rate, and one kernel takes no longer
-// than two; and two such kernels that read the same are one, with several results (fuse/siblings.ts). Other nodes are unchanged. A value is stored in memory where an output, a state, a node of another
-// kind, `keep()` or `after()` reads it.
+// than two; and two such kernels that read the same are one, with several results (fuse/siblings.ts). Other nodes
+// are unchanged. A value is stored in memory where an output, a state, a node of another kind, `keep()` or
+// `after()` reads it.
 
 /** Entries of the lists for `explain`, at most. */
 const mostListed = 4096
 
-/** Equal kernels are one object: a large graph repeats few. */
-class Kernels {
-  private readonly known = new Map<string, MapSpec>()
-
-  one(kernel: MapSpec, code: string): MapSpec {
-    const { shape, compute, results } = kernel
-    const operands = kernel.operands.map(({ dtype, offset, strides }) => `${dtype} ${offset} ${strides}`)
-    const written = results.map(({ value, dtype, row }) => `${value} ${dtype} ${row}`)
-    const key = `${compute} ${shape}|${operands.join('|')}|${written.join('|')}|${code}`
-    const known = this.known.get(key)
-    if (known !== undefined) return known
-    this.known.set(key, kernel)
-    return kernel
-  }
-}
-
 class Fusing {
   private readonly regions: Regions
-  private readonly kernels = new Kernels()
+  private readonly fused: FusedKernels
   /** Regions that became part of another one that reads the same. */
   readonly siblings: number
   readonly fusion: { regions: Fusion['regions'][number][]; apart: Fusion['apart'][number][]; kernels: number }
@@ -55,7 +39,8 @@ class Fusing {
     effort: Effort,
   ) {
     this.regions = new Regions(ir, effort)
-    this.siblings = effort === 'wide' ? joinSiblings(ir, this.regions) : 0
+    this.fused = new FusedKernels(this.regions, ir)
+    this.siblings = effort === 'wide' ? joinSiblings(ir, this.regions, this.fused) : 0
     this.fusion = { regions: [], apart: [], kernels: 0 }
   }
 
@@ -104,10 +89,10 @@ class Fusing {
 
   private nodeOf(region: Region): GraphNode {
     const { nodes } = this.ir
-    const { reads, kernel, code, ...rest } = fusedKernel(this.regions, this.ir, region)
+    const { reads, ...rest } = this.fused.of(region)
     const members = region.members.map(id => nodes[id]!.name).reverse()
     const results = region.results.map(id => ({ name: nodes[id]!.name, spec: this.ir.specs[id]! }))
-    const attrs: FusedAttrs = { kernel: this.kernels.one(kernel, code), ...rest, results, members }
+    const attrs: FusedAttrs = { ...rest, results, members }
     const last = nodes[region.members[0]!]!
     if (this.fusion.regions.length < mostListed)
       this.fusion.regions.push({ name: last.name, members, at: last.at })

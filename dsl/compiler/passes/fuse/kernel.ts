@@ -9,8 +9,6 @@ import { isExact, type Region, type Regions } from './regions.js'
 /** A region as one kernel, and the nodes whose values are its operands. */
 export interface Fused {
   readonly kernel: MapSpec
-  /** Its instructions as a text: -0 is not 0. */
-  readonly code: string
   readonly reads: readonly number[]
   readonly flops: number
   readonly movedBytes: number
@@ -65,8 +63,65 @@ const behind = ({ values }: Regions, { nodes }: Checked, region: Region, id: num
   return { at, from }
 }
 
-/** The kernel of a region. */
-export const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fused => {
+/** What a region computes, as a text that is equal for regions of equal kernels, and the nodes that it reads. */
+const formOf = (regions: Regions, ir: Checked, region: Region) => {
+  const { values, access } = regions
+  const { members, shape, length, isRow, results } = region
+  // Sources are numbered where they are read first, members where they are computed.
+  const places = new Map<number, number>()
+  const reads: number[] = []
+  let text = `${shape}|${length}|${isRow}`
+  for (let m = members.length - 1; m >= 0; m--) {
+    const id = members[m]!
+    const { shape, offset, strides } = access[id]!
+    text += `;${values.elementwise[id]!.number} ${shape} ${offset} ${strides}`
+    for (const input of ir.nodes[id]!.inputs) {
+      const { at, from } = behind(regions, ir, region, input)
+      if (!places.has(at)) {
+        places.set(at, places.size)
+        reads.push(at)
+      }
+      text += ` ${places.get(at)} ${from}`
+    }
+    places.set(id, places.size)
+  }
+  for (const id of results) text += `|${places.get(id)}`
+  return { text, reads }
+}
+
+/** The kernels of regions. A large graph repeats few, and equal kernels are one object. */
+export class FusedKernels {
+  private readonly kernels = new Map<string, MapSpec>()
+  private readonly known = new Map<string, { readonly fused: Fused; readonly order: readonly number[] }>()
+
+  constructor(
+    private readonly regions: Regions,
+    private readonly ir: Checked,
+  ) {}
+
+  of(region: Region): Fused {
+    const { text, reads } = formOf(this.regions, this.ir, region)
+    const known = this.known.get(text)
+    if (known !== undefined) return { ...known.fused, reads: known.order.map(place => reads[place]!) }
+    const { code, kernel, ...rest } = fusedKernel(this.regions, this.ir, region)
+    const fused = { kernel: this.one(kernel, code), ...rest }
+    this.known.set(text, { fused, order: fused.reads.map(read => reads.indexOf(read)) })
+    return fused
+  }
+
+  /** `code`: its instructions as a text, in which -0 is not 0. */
+  private one(kernel: MapSpec, code: string): MapSpec {
+    const { shape, compute, results } = kernel
+    const operands = kernel.operands.map(({ dtype, offset, strides }) => `${dtype} ${offset} ${strides}`)
+    const written = results.map(({ value, dtype, row }) => `${value} ${dtype} ${row}`)
+    const key = `${compute} ${shape}|${operands.join('|')}|${written.join('|')}|${code}`
+    const known = this.kernels.get(key)
+    if (known === undefined) this.kernels.set(key, kernel)
+    return known ?? kernel
+  }
+}
+
+const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fused & { readonly code: string } => {
   const { values, access, of } = regions
   const { shape } = region
   const code = new Code()

@@ -2,7 +2,7 @@ import { tensorBytes } from '../../../ir/tensor.js'
 import type { Checked } from '../../analysis/ir.js'
 import { isView } from '../../analysis/operators.js'
 import { inOrder, isSameAccess, refined, sizeOf } from './access.js'
-import { fusedKernel } from './kernel.js'
+import type { FusedKernels } from './kernel.js'
 import { apartBy } from './readers.js'
 import { most, type Region, type Regions } from './regions.js'
 
@@ -33,6 +33,7 @@ class Siblings {
   constructor(
     private readonly ir: Checked,
     private readonly regions: Regions,
+    private readonly kernels: FusedKernels,
   ) {
     const { nodes, outputs } = ir
     for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) this.stays.add(id)
@@ -216,8 +217,8 @@ class Siblings {
 
   /** `made`: what is not waited for. */
   private costOf(region: Region, made?: ReadonlySet<number>): Cost {
-    const { ir, regions } = this
-    const { movedBytes, reads } = fusedKernel(regions, ir, region)
+    const { regions } = this
+    const { movedBytes, reads } = this.kernels.of(region)
     let ready = 0
     for (const source of region.sources.keys())
       if (made?.has(source) !== true) ready = Math.max(ready, regions.values.end[source]!)
@@ -250,4 +251,5 @@ const shapeOf = (region: Region, later: Region): readonly number[] | undefined =
 }
 
 /** Joins regions that read the same; yields how many were taken in by another one. */
-export const joinSiblings = (ir: Checked, regions: Regions): number => new Siblings(ir, regions).joined
+export const joinSiblings = (ir: Checked, regions: Regions, kernels: FusedKernels): number =>
+  new Siblings(ir, regions, kernels).joined

@@ -12,6 +12,8 @@ const plainViews: ReadonlySet<string> = new Set(['reshape', 'slice', 'transpose'
 
 /** The kernel of a node that a region may have: elementwise, or a reduction of rows as a map. */
 export interface Elementwise {
+  /** Different in each. */
+  readonly number: number
   readonly kernel: MapSpec
   /** The elements of a row that is reduced; 0: the kernel is elementwise. */
   readonly length: number
@@ -127,7 +129,13 @@ export class Values {
     const kernel = isPlain ? spec : asRows(spec as ReduceSpec)
     if (kernel === undefined) return undefined
     const length = isPlain ? 0 : (spec as ReduceSpec).length
-    const made = { kernel, length, slots: slotsOf(kernel.code), tolerance: tolerance() }
+    const made = {
+      number: this.known.size,
+      kernel,
+      length,
+      slots: slotsOf(kernel.code),
+      tolerance: tolerance(),
+    }
     this.known.set(key, made)
     return made
   }
