@@ -258,7 +258,7 @@ export const gpt = (sizes: {
 }
 
 /** One token more, whose keys and values go into caches, at a place that stays the same from step to step. */
-const decode = (sizes: {
+export const decode = (sizes: {
   readonly cached: number
   readonly length: number
   readonly vocabulary: number

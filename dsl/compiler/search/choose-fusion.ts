@@ -1,5 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { Plan } from '../../ir/plan.js'
+import { fullest } from '../analysis/device-of.js'
 import type { Checked } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
 import { type Fusion, provenanceOf, recordProvenance } from '../analysis/provenance.js'
@@ -7,9 +8,9 @@ import type { Effort } from '../passes/fuse/regions.js'
 import { type Fused, fuse } from '../passes/fuse.js'
 import { mostPredicted, tickOf, worth } from './choose-arenas.js'
 
-const explained = (plan: Plan, fusion: Fusion): Plan => {
+const explained = (plan: Plan, fusion: Fusion, { settings: { memory } }: Checked): Plan => {
   const provenance = provenanceOf(plan)!
-  recordProvenance(plan, { ...provenance, decisions: { ...provenance.decisions, fusion } })
+  recordProvenance(plan, { ...provenance, decisions: { ...provenance.decisions, memory, fusion } })
   return plan
 }
 
@@ -24,6 +25,29 @@ const worse = (plan: Plan, plain: Plan, { settings }: Checked): string | undefin
   const [tick, before] = [tickOf(plan, settings), tickOf(plain, settings)]
   return tick > before * (1 + worth) ? `a tick of ${tick} ns instead of ${before}` : undefined
 }
+
+/** The graph, to be planned within as many bytes. */
+const within = (ir: Checked, bytes: number): Checked => {
+  const { memory } = ir.settings
+  return {
+    ...ir,
+    settings: { ...ir.settings, memory: typeof memory === 'number' ? Math.min(memory, bytes) : bytes },
+  }
+}
+
+/**
+ * Plans a fused graph. A plan that holds more than the one that fuses nothing may do so because of another order or
+ * more lanes: it is planned anew within the bytes of that one.
+ */
+const noLarger =
+  (planned: (ir: Checked) => Passed<Plan>) =>
+  (fused: Checked, plain: Passed<Plan>): Passed<Plan> => {
+    const plan = planned(fused)
+    if (E.isLeft(plan) || E.isLeft(plain) || fused.settings.memory === 'small') return plan
+    const isLarger = plan.right.bound.device.some((bytes, d) => bytes > plain.right.bound.device[d]!)
+    const less = isLarger ? planned(within(fused, fullest(plain.right.bound))) : plan
+    return E.isRight(less) ? less : plan
+  }
 
 const fusing = pass('fuse', ({ ir, effort }: { readonly ir: Checked; readonly effort: Effort }) =>
   fuse(effort)(ir),
@@ -48,13 +72,13 @@ export const chooseFusion =
       const fused = fusing({ ir, effort })
       differs = fused.differs
       last = fused.fusion
-      const plan = fused.ir === ir ? plain : planned(fused.ir)
+      const plan = fused.ir === ir ? plain : noLarger(planned)(fused.ir, plain)
       if (E.isLeft(plan)) continue
       const against = E.isLeft(plain) ? undefined : worse(plan.right, plain.right, ir)
-      if (against === undefined) return E.right(explained(plan.right, { ...last, rejected }))
+      if (against === undefined) return E.right(explained(plan.right, { ...last, rejected }, ir))
       rejected.push(against)
     }
     if (E.isLeft(plain) || last === undefined) return plain
     const none = { ...last, effort: 'none' as const, kernels: 0, regions: [], rejected }
-    return E.right(explained(plain.right, none))
+    return E.right(explained(plain.right, none, ir))
   }
