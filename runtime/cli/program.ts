@@ -18,9 +18,9 @@ export const home = (): string => {
 
 /**
  * Loads the export made by `program({ … })`, the default export or `program`. TypeScript is loaded through
- * tsx.
+ * tsx. `version`: its files are loaded anew under each number (reload.ts).
  */
-export const loadProgram = async (path: string): Promise<Program> => {
+export const loadProgram = async (path: string, version?: number): Promise<Program> => {
   const file = resolve(path)
   const stat = statSync(file, { throwIfNoEntry: false })
   if (!stat?.isFile())
@@ -37,7 +37,7 @@ export const loadProgram = async (path: string): Promise<Program> => {
       path,
       'for a plan that was written to a file use: braid verify PLAN.json',
     )
-  const module = await load(file, path)
+  const module = await load(file, path, version)
   const found = [
     module['default'],
     module['program'],
@@ -55,17 +55,25 @@ export const loadProgram = async (path: string): Promise<Program> => {
 }
 
 // A file that throws while it loads is the user's error, reported with its message and place.
-const load = async (file: string, path: string): Promise<Record<string, unknown>> => {
-  const built = builtOf(file)
+const load = async (
+  file: string,
+  path: string,
+  version: number | undefined,
+): Promise<Record<string, unknown>> => {
+  const built = version === undefined ? builtOf(file) : undefined
+  const { href } = pathToFileURL(built ?? file)
   try {
     if (built === undefined && /\.[mc]?ts$/.test(file)) await startTypeScript(path)
-    return (await import(pathToFileURL(built ?? file).href)) as Record<string, unknown>
+    return (await import(version === undefined ? href : `${href}?braid=${version}`)) as Record<
+      string,
+      unknown
+    >
   } catch (error) {
     if (error instanceof Failed) throw error
     return fail(
       path,
       'a file that loads',
-      `${thrown(error).replace(/\s*\n\s*/g, ' ')}${placeOf(error, file)}`,
+      `${thrown(error).replace(/\s*\n\s*/g, ' ')}${placeOf(error, file)}`.replaceAll(/\?braid=\d+/g, ''),
       'correct the file; its imports run when it is loaded',
     )
   }
@@ -97,10 +105,15 @@ const builtOf = (file: string): string | undefined => {
   return age !== undefined && age >= statSync(file).mtimeMs ? built : undefined
 }
 
-const startTypeScript = async (path: string): Promise<void> => {
+let typeScript = false
+
+/** Loads TypeScript through tsx from now on. */
+export const startTypeScript = async (path: string): Promise<void> => {
+  if (typeScript) return
   try {
     const { register } = await import('tsx/esm/api')
     register()
+    typeScript = true
   } catch (error) {
     fail(
       path,

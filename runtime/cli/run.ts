@@ -18,15 +18,17 @@ import { type CheckResult, check, type Values } from './check.js'
 import { figuresOf } from './figures.js'
 import { save } from './files.js'
 import { type EndingSignal, exitStatus, Interrupted, interruptible } from './interrupt.js'
-import { Failed, Misuse, type Output } from './io.js'
-import { compiled, compileFlags, compilerOf } from './planned.js'
+import { Failed, Misuse, type Output, report as reportError } from './io.js'
+import { type CompileFlags, compiled, compileFlags, compilerOf } from './planned.js'
 import { loadProgram } from './program.js'
+import { Reloading } from './reload.js'
 import { bytes, table } from './table.js'
+import { type Watching, watch } from './watch.js'
 
 export const usage =
   'braid run PROGRAM [--device auto|host|cuda:N[,cuda:N…]] [--ticks N] ' +
   '[--memory BYTES|fast|small] [--storage pooled|planned] [--mode eager|graph|auto] [--fuse] ' +
-  '[--profile TRACE] [--check] [--trace FILE] [--json]'
+  '[--profile TRACE] [--check] [--trace FILE] [--watch] [--json]'
 
 const flags = {
   ...compileFlags,
@@ -34,6 +36,7 @@ const flags = {
   ticks: { type: 'string' },
   check: { type: 'boolean' },
   trace: { type: 'string' },
+  watch: { type: 'boolean' },
 } as const
 
 export const run = async (args: readonly string[], out: Output): Promise<number> => {
@@ -43,17 +46,65 @@ export const run = async (args: readonly string[], out: Output): Promise<number>
   const wanted = values.device === undefined ? undefined : devices(values.device)
   if (values.trace !== undefined) writable(values.trace)
   const compiler = compilerOf(values)
+  const choice = { device: wanted, ticks, check: values.check === true, trace: values.trace }
+  if (values.watch === true) return watched(path, compiler, choice, out)
   const program = await loadProgram(path)
   const plan = compiled(program, compiler)
-  const done = await execute(path, program, plan, {
-    device: wanted,
-    ticks,
-    check: values.check === true,
-    trace: values.trace,
-  })
+  const done = await execute(path, program, plan, choice)
   report(plan, done, values.trace, out)
   if (done.check && !done.check.ok) throw checkFailed(path, done.check)
   return done.interrupted === undefined ? 0 : exitStatus[done.interrupted]
+}
+
+interface Choice {
+  readonly device: string | readonly string[] | undefined
+  readonly ticks: number | undefined
+  readonly check: boolean
+  readonly trace: string | undefined
+}
+
+/** Runs until a signal ends it: each change of the program's files goes over to the plan that they make. */
+const watched = async (
+  path: string,
+  compiler: CompileFlags,
+  choice: Choice,
+  out: Output,
+): Promise<number> => {
+  if (choice.check || choice.trace !== undefined)
+    throw new Misuse(
+      `--watch goes over from one plan to another; --check and --trace are of one\nusage: ${usage}`,
+    )
+  const files = await Reloading.of(path)
+  try {
+    const program = await files.load()
+    const plan = compiled(program, compiler)
+    await using session = await opened(program, plan, choice)
+    let count = 0
+    const watching: Watching = {
+      session,
+      load: async () => {
+        const next = await files.load()
+        return { program: next, plan: compiled(next, compiler) }
+      },
+      changed: signal => files.changed(signal),
+      run: (current, signal) =>
+        session
+          .run(feedsOf(path, current) as never, { signal, ...ticksOf(session.plan, choice) })
+          .forEach(lease => {
+            count++
+            lease[Symbol.dispose]()
+          }),
+      note: text => void process.stderr.write(`braid: ${path}: ${text}\n`),
+      problem: error =>
+        void reportError(error instanceof RunError ? runFailed(path, error) : error, out.json),
+    }
+    const { interrupted } = await toItsEnd(path, signal => watch(watching, program, signal))
+    const done = { ...ranOn(session), ticks: count, interrupted, stats: session.stats(), check: undefined }
+    report(session.plan, done, undefined, out)
+    return interrupted === undefined ? 0 : exitStatus[interrupted]
+  } finally {
+    files.close()
+  }
 }
 
 const report = (plan: Plan, done: Done, trace: string | undefined, out: Output): void => {
@@ -104,27 +155,32 @@ interface Done {
   readonly check: CheckResult | undefined
 }
 
-const execute = async (
-  path: string,
-  program: Program,
-  plan: Plan,
-  wanted: {
-    device: string | readonly string[] | undefined
-    ticks: number | undefined
-    check: boolean
-    trace: string | undefined
-  },
-): Promise<Done> => {
+const opened = async (program: Program, plan: Plan, choice: Choice): Promise<Session> => {
   const options = program.options ?? {}
-  const opened = await open(plan, {
-    device: wanted.device ?? options.device ?? 'auto',
-    trace: wanted.trace !== undefined || options.trace === true,
+  const session = await open(plan, {
+    device: choice.device ?? options.device ?? 'auto',
+    trace: choice.trace !== undefined || options.trace === true,
     poison: options.poison === true,
     ...(program.params ? { params: program.params } : {}),
     ...(options.host ? { host: options.host as HostOptions } : {}),
   })()
-  if (E.isLeft(opened)) throw new Failed(errorsOf(opened.left))
-  await using session = opened.right as unknown as Session
+  if (E.isLeft(session)) throw new Failed(errorsOf(session.left))
+  return session.right as unknown as Session
+}
+
+const ranOn = (session: Session) => ({
+  device: session.devices.map(({ device }) => device).join(','),
+  deviceName: [...new Set(session.devices.map(({ name }) => name))].join(', '),
+})
+
+/** A graph without inputs has no feeds whose end would be the run's. */
+const ticksOf = (plan: Plan, { ticks }: Choice): { readonly ticks?: number } => {
+  if (ticks !== undefined) return { ticks }
+  return plan.buffers.some(({ life }) => life === 'input') ? {} : { ticks: 10 }
+}
+
+const execute = async (path: string, program: Program, plan: Plan, wanted: Choice): Promise<Done> => {
+  await using session = await opened(program, plan, wanted)
   const fed = new Map<string, Values[string][]>()
   const got: (Values | Promise<Values>)[] = []
   if (wanted.check)
@@ -133,11 +189,9 @@ const execute = async (
       fed.get(input)!.push(value.slice())
     })
   const feeds = feedsOf(path, program)
-  const hasInputs = plan.buffers.some(({ life }) => life === 'input')
-  const ticks = wanted.ticks ?? (hasInputs ? undefined : 10)
   let count = 0
   const { interrupted } = await toItsEnd(path, signal =>
-    session.run(feeds as never, { signal, ...(ticks === undefined ? {} : { ticks }) }).forEach(lease => {
+    session.run(feeds as never, { signal, ...ticksOf(plan, wanted) }).forEach(lease => {
       count++
       if (wanted.check) got.push(copied(lease as Lease<Record<string, Leased>>, plan))
       else lease[Symbol.dispose]()
@@ -146,8 +200,7 @@ const execute = async (
   const stats = session.stats()
   if (wanted.trace !== undefined) save(wanted.trace, traceChunks(session.trace(), plan), 'trace', '--trace')
   return {
-    device: session.devices.map(({ device }) => device).join(','),
-    deviceName: [...new Set(session.devices.map(({ name }) => name))].join(', '),
+    ...ranOn(session),
     ticks: count,
     interrupted,
     stats,
