@@ -1,5 +1,5 @@
 // A program that is loaded again whenever one of its files changes.
-import { unwatchFile, watchFile } from 'node:fs'
+import { statSync } from 'node:fs'
 import { createRequire, register } from 'node:module'
 import { join, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -16,8 +16,11 @@ const required = createRequire(import.meta.url).cache
 
 /** The files of a program: its own, and those that it imports, without packages. */
 export class Reloading {
-  readonly #files = new Set<string>()
+  /** By file: what it was when it was looked at last. */
+  readonly #files = new Map<string, string>()
   readonly #imported = new MessageChannel()
+  // By looking: what tells of changes differs among systems, and not every file system does.
+  readonly #timer = setInterval(() => this.#look(), interval)
   #own: readonly string[] = []
   #version = 0
   #changes = 0
@@ -74,20 +77,30 @@ export class Reloading {
   }
 
   close(): void {
-    for (const file of this.#files) unwatchFile(file)
+    clearInterval(this.#timer)
     this.#imported.port1.close()
     setPositionMapper(undefined)
   }
 
-  // By looking at it: what tells of changes differs among systems, and not every file system does.
   #watch(file: string): void {
-    if (this.#files.has(file)) return
-    this.#files.add(file)
-    watchFile(file, { interval }, () => {
+    if (!this.#files.has(file)) this.#files.set(file, stampOf(file))
+  }
+
+  #look(): void {
+    for (const [file, before] of this.#files) {
+      const now = stampOf(file)
+      if (now === before) continue
+      this.#files.set(file, now)
       this.#changes++
       this.#onChange?.()
-    })
+    }
   }
+}
+
+/** Differs once a file is written, or another one has taken its name. */
+const stampOf = (file: string): string => {
+  const { mtimeMs, size, ino } = statSync(file, { throwIfNoEntry: false }) ?? {}
+  return `${mtimeMs} ${size} ${ino}`
 }
 
 const unversioned = (file: string): string => file.replace(/\?braid=\d+$/, '')

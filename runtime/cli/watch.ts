@@ -78,14 +78,14 @@ const follow = async (
       })
       const states = session.state.names
       const kept = states.length === 0 ? '' : `, with the states ${states.join(', ')}`
-      note(`changed: tick ${tick} is the first of the new plan${kept}`)
+      note(`changed: tick ${tick} is the first of the plan "${plan.name}"${kept}`)
       swapped(program)
     } catch (error) {
       signal.throwIfAborted()
       if (error instanceof SwapError) problem(new Failed(error.errors))
       else if (error instanceof Failed) problem(error)
       else throw error
-      note('changed, and cannot be gone over to: the plan before goes on')
+      note('changed, and refused: the plan before goes on (to begin anew, end this and start it again)')
     }
   }
 }
