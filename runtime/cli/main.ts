@@ -23,7 +23,9 @@ interface Verb {
 const verbs: Readonly<Record<string, Verb>> = {
   run: {
     usage: runUsage,
-    does: 'compiles a program, opens it, runs it on its feeds; --check holds every output against interpret',
+    does:
+      'compiles a program, opens it, runs it on its feeds; --check holds every output against interpret; ' +
+      '--watch goes over to what a change of its files makes',
     run,
   },
   plan: { usage: planUsage, does: 'prints the plan; as json it is the public format', run: plan },
