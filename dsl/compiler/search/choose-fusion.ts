@@ -14,25 +14,20 @@ const explained = (plan: Plan, fusion: Fusion, { settings: { memory } }: Checked
   return plan
 }
 
-/** What is worse about a plan than about the plan that fuses nothing; undefined where nothing is. */
+/**
+ * What is worse about a plan than about the plan that fuses nothing; undefined where nothing is. Within bytes that
+ * the user gave a plan may hold more than another one.
+ */
 const worse = (plan: Plan, plain: Plan, { settings }: Checked): string | undefined => {
   const { device, pinned } = plan.bound
-  const grown = device.findIndex((bytes, d) => bytes > plain.bound.device[d]!)
+  const isGiven = typeof settings.memory === 'number'
+  const grown = isGiven ? -1 : device.findIndex((bytes, d) => bytes > plain.bound.device[d]!)
   if (grown >= 0) return `it holds ${device[grown]! - plain.bound.device[grown]!} bytes more`
   if (pinned > plain.bound.pinned)
     return `it holds ${pinned - plain.bound.pinned} bytes of pinned memory more`
   if (plain.nodes.length > mostPredicted) return undefined
   const [tick, before] = [tickOf(plan, settings), tickOf(plain, settings)]
   return tick > before * (1 + worth) ? `a tick of ${tick} ns instead of ${before}` : undefined
-}
-
-/** The graph, to be planned within as many bytes. */
-const within = (ir: Checked, bytes: number): Checked => {
-  const { memory } = ir.settings
-  return {
-    ...ir,
-    settings: { ...ir.settings, memory: typeof memory === 'number' ? Math.min(memory, bytes) : bytes },
-  }
 }
 
 /**
@@ -43,9 +38,11 @@ const noLarger =
   (planned: (ir: Checked) => Passed<Plan>) =>
   (fused: Checked, plain: Passed<Plan>): Passed<Plan> => {
     const plan = planned(fused)
-    if (E.isLeft(plan) || E.isLeft(plain) || fused.settings.memory === 'small') return plan
+    if (E.isLeft(plan) || E.isLeft(plain) || fused.settings.memory !== 'fast') return plan
     const isLarger = plan.right.bound.device.some((bytes, d) => bytes > plain.right.bound.device[d]!)
-    const less = isLarger ? planned(within(fused, fullest(plain.right.bound))) : plan
+    if (!isLarger) return plan
+    const memory = fullest(plain.right.bound)
+    const less = planned({ ...fused, settings: { ...fused.settings, memory } })
     return E.isRight(less) ? less : plan
   }
 
@@ -53,11 +50,30 @@ const fusing = pass('fuse', ({ ir, effort }: { readonly ir: Checked; readonly ef
   fuse(effort)(ir),
 )
 
+/** The graph with fused kernels, with less and less effort, each of which finds something else. */
+function* attempts(ir: Checked): Generator<Fused> {
+  let differs: Fused['differs'] = { several: true, free: true }
+  for (const effort of ['wide', 'several', 'free', 'lean'] as const) {
+    if (effort !== 'wide' && effort !== 'lean' && !differs[effort]) continue
+    const fused = fusing({ ir, effort })
+    differs = fused.differs
+    yield fused
+  }
+}
+
+/** The bytes that a plan holds; of one that does not fit, those that would do; of other errors, infinite. */
+const leastOf = (plan: Passed<Plan>): number => {
+  if (E.isRight(plan)) return fullest(plan.right.bound)
+  const [{ _tag, parts = [] }] = plan.left
+  return _tag === 'OverBudget' ? parts.reduce((sum, { bytes }) => sum + bytes, 0) : Number.POSITIVE_INFINITY
+}
+
 /**
  * With `fuse: true` the graph is planned as it is and with fused kernels. The fused plan is taken where it
- * holds no more memory and its predicted tick is no longer; else the same is tried without siblings in one
- * kernel, then without kernels of several results, then what surely costs neither, and if that is worse too,
- * nothing is fused.
+ * holds no more memory, or no more than the user gave, and its predicted tick is no longer; else the same is tried
+ * without siblings in one kernel, then without kernels of several results, then what surely costs neither, and if
+ * that is worse too, nothing is fused. With `memory: 'small'` the plan that holds least is taken. Where none fits,
+ * the error is that of the smallest one.
  */
 export const chooseFusion =
   (planned: (ir: Checked) => Passed<Plan>) =>
@@ -65,20 +81,21 @@ export const chooseFusion =
     if (!ir.settings.fuse) return planned(ir)
     const plain = planned(ir)
     const rejected: string[] = []
-    let last: Omit<Fusion, 'rejected'> | undefined
-    let differs: Fused['differs'] = { several: true, free: true }
-    for (const effort of ['wide', 'several', 'free', 'lean'] as const) {
-      if (effort !== 'wide' && effort !== 'lean' && !differs[effort]) continue
-      const fused = fusing({ ir, effort })
-      differs = fused.differs
-      last = fused.fusion
-      const plan = fused.ir === ir ? plain : noLarger(planned)(fused.ir, plain)
-      if (E.isLeft(plan)) continue
-      const against = E.isLeft(plain) ? undefined : worse(plan.right, plain.right, ir)
-      if (against === undefined) return E.right(explained(plan.right, { ...last, rejected }, ir))
-      rejected.push(against)
+    const isSmall = ir.settings.memory === 'small'
+    let least: { readonly plan: Passed<Plan>; readonly fusion?: Fused['fusion'] } = { plan: plain }
+    let last: Fused['fusion'] | undefined
+    for (const { ir: fused, fusion } of attempts(ir)) {
+      last = fusion
+      const plan = fused === ir ? plain : noLarger(planned)(fused, plain)
+      const bytes = leastOf(plan)
+      const isSame = Number.isFinite(bytes) && bytes === leastOf(plain) && least.fusion === undefined
+      const against = E.isLeft(plan) || E.isLeft(plain) ? undefined : worse(plan.right, plain.right, ir)
+      const isTaken = E.isRight(plan) && against === undefined && !isSmall
+      if (isTaken) return E.right(explained(plan.right, { ...fusion, rejected }, ir))
+      if (bytes < leastOf(least.plan) || (isSame && against === undefined)) least = { plan, fusion }
+      else if (against !== undefined) rejected.push(against)
     }
-    if (E.isLeft(plain) || last === undefined) return plain
-    const none = { ...last, effort: 'none' as const, kernels: 0, regions: [], rejected }
-    return E.right(explained(plain.right, none, ir))
+    const { plan, fusion } = isSmall || E.isLeft(plain) ? least : { plan: plain }
+    const none = { ...last!, effort: 'none' as const, kernels: 0, regions: [] }
+    return E.map((taken: Plan) => explained(taken, { ...(fusion ?? none), rejected }, ir))(plan)
   }

@@ -1,0 +1,53 @@
+// The pass `fuse` under a limit of memory: the plan that is taken fits, is never slower for more memory, and where
+// none fits the error names the least that does.
+import fc from 'fast-check'
+import { isLeft, isRight } from 'fp-ts/lib/Either.js'
+import { describe, expect, test } from 'vitest'
+import { compile, type Graph, orThrow, type Plan, simulate } from '../../../dsl/index.js'
+import { verify } from '../../../dsl/verify/verify.js'
+import { type Sample, sample } from '../../fixtures/graphs/random.js'
+import { runs } from '../../fixtures/runs.js'
+
+const planned = ({ graph, dims, inFlight }: Sample, memory: number | 'fast' | 'small', fuse = true) =>
+  compile(graph as Graph, { dims, inFlight, memory, fuse })
+
+const bytesOf = ({ bound }: Plan): number => bound.device[0]!
+
+describe('fuse, under a limit of memory', () => {
+  test('fits, and is not slower for more', () => {
+    fc.assert(
+      fc.property(sample({ steps: 12 }), fc.double({ min: 0, max: 1, noNaN: true }), (made, part) => {
+        const [small, fast] = [planned(made, 'small'), planned(made, 'fast')].map(
+          plan => orThrow(plan) as Plan,
+        )
+        const [least, most] = [bytesOf(small!), bytesOf(fast!)]
+        expect(least).toBeLessThanOrEqual(most)
+        let before = Number.POSITIVE_INFINITY
+        for (const memory of [least, Math.floor(least + part * (most - least)), most]) {
+          const plan = orThrow(planned(made, memory)) as Plan
+          expect(bytesOf(plan)).toBeLessThanOrEqual(memory)
+          expect(verify(plan)).toEqual([])
+          const { tickMs } = simulate(plan, 'h200')
+          expect(tickMs).toBeLessThanOrEqual(before * 1.03)
+          before = tickMs
+        }
+      }),
+      { numRuns: runs(12) },
+    )
+  })
+
+  test('names the least that does, which is no more than without it', () => {
+    fc.assert(
+      fc.property(sample({ steps: 12 }), made => {
+        const error = planned(made, 1)
+        if (isRight(error) || error.left[0]._tag !== 'OverBudget') throw new Error('it fits in one byte')
+        const least = error.left[0].parts!.reduce((sum, { bytes }) => sum + bytes, 0)
+        expect(least).toBe(bytesOf(orThrow(planned(made, 'small')) as Plan))
+        expect(least).toBeLessThanOrEqual(bytesOf(orThrow(planned(made, 'small', false)) as Plan))
+        expect(isRight(planned(made, least))).toBe(true)
+        expect(isLeft(planned(made, least - 1))).toBe(true)
+      }),
+      { numRuns: runs(12) },
+    )
+  })
+})
