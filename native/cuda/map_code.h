@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "driver/kernel_spec.h"
 
@@ -16,10 +17,38 @@ inline std::int64_t powerOfTwoAtLeast(std::int64_t value) {
   return power;
 }
 
-// The CUDA C++ of an instruction that computes, or of a constant, by the prelude's functions; `name` gives
-// the text of an earlier value.
-std::string mapExpression(const KernelSpec& spec, std::size_t j,
-                          const std::function<std::string(std::int32_t)>& name);
+// The instructions of a map as CUDA C++, by the prelude's functions; `name` gives the text of an earlier
+// value.
+class MapCode {
+ public:
+  using Name = std::function<std::string(std::int32_t)>;
+  // `isRow`: values that are one number a row; none where a map has no rows.
+  explicit MapCode(const KernelSpec& spec, std::vector<bool> isRow = {});
+
+  // Of one element: an instruction that computes, or a constant.
+  std::string element(std::size_t j, const Name& name) const;
+
+  // Whether two elements at a time take fewer instructions: some of the values are of bf16 or f16.
+  bool pairs() const { return pairs_; }
+  // Of two elements at a time, each argument of which is a pair, a constant, or one number a row.
+  std::string pair(std::size_t j, const Name& name) const;
+  // bf16 or f16: both elements of this value lie in one word; f32: they are two floats.
+  DType heldAs(std::size_t j) const { return held_[j]; }
+  std::string pairType(std::size_t j) const;
+
+ private:
+  std::string argument(std::int32_t of, DType as, const Name& name) const;
+  const char* patternOf(std::size_t j) const;
+  bool isExactly(std::size_t j, DType type) const;
+  bool takesBoth(std::size_t j, DType type) const;
+
+  const KernelSpec& spec_;
+  std::vector<bool> isRow_;
+  std::vector<bool> rounded_;  // by value: all that reads it rounds it to bf16
+  std::vector<DType> held_;
+  std::vector<bool> exact_[2];  // by value: it is a value of bf16, of f16
+  bool pairs_ = false;
+};
 
 // How partial results of a reduction combine: the neutral element, and the text for `a` and `b`. Sums and
 // means, largest and smallest.

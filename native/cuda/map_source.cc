@@ -14,7 +14,9 @@ namespace {
 // that many elements.
 class MapWriter {
  public:
-  MapWriter(const KernelSpec& spec, const MapLoops& loops) : spec_(spec), loops_(loops) {}
+  MapWriter(const KernelSpec& spec, const MapLoops& loops) : spec_(spec), loops_(loops), code_(spec) {}
+
+  bool pairs() const { return code_.pairs(); }
 
   std::string kernel(const char* entry, int lanes) {
     lanes_ = lanes;
@@ -99,10 +101,16 @@ class MapWriter {
     if (lanes_ == 1) return text + values(indent, "", i) + stores(indent, i);
     for (std::size_t r = 0; r < spec_.results.size(); ++r)
       text += indent + pack(spec_.results[r].dtype) + " m" + number(r) + ";\n";
-    text += indent + "#pragma unroll\n" + indent + "for (int j = 0; j < " + number(lanes_) + "; ++j) {\n";
-    text += values(indent + "  ", ".v[j]", "(" + i + " + j)");
+    const std::string turns = number(code_.pairs() ? lanes_ / 2 : lanes_);
+    text += indent + "#pragma unroll\n" + indent + "for (int j = 0; j < " + turns + "; ++j) {\n";
+    text += code_.pairs() ? pairs(indent + "  ", i) : values(indent + "  ", ".v[j]", "(" + i + " + j)");
     for (std::size_t r = 0; r < spec_.results.size(); ++r) {
-      text += indent + "  store(v" + number(spec_.results[r].value) + ", m" + number(r) + ".v[j]);\n";
+      const std::string value = "v" + number(spec_.results[r].value);
+      const std::string to = "m" + number(r);
+      text += indent + "  " +
+              (code_.pairs() ? "storePair(" + value + ", " + to + ", j)"
+                             : "store(" + value + ", " + to + ".v[j])") +
+              ";\n";
     }
     text += indent + "}\n";
     for (std::size_t r = 0; r < spec_.results.size(); ++r) {
@@ -134,13 +142,41 @@ class MapWriter {
         value = std::string(spec_.computeInt ? "loadI(" : "loadF(") + (scalar ? "s" : "l") +
                 number(instruction.a) + (packed ? lane : "") + ")";
       } else {
-        value = mapExpression(spec_, j, [](std::int32_t argument) { return "v" + number(argument); });
+        value = code_.element(j, valueName);
       }
       text +=
           indent + (spec_.computeInt ? "const int v" : "const float v") + number(j) + " = " + value + ";\n";
     }
     return text;
   }
+
+  // Elements 2j and 2j + 1 of the packs that begin at Index i.
+  std::string pairs(const std::string& indent, const std::string& i) const {
+    std::string text;
+    for (std::size_t j = 0; j < spec_.code.size(); ++j) {
+      const MapInstruction& instruction = spec_.code[j];
+      std::string type = code_.pairType(j), value;
+      if (instruction.op == MapOp::index) {
+        const auto dimension = static_cast<std::size_t>(instruction.a);
+        value = type + "(" + index(dimension, "(" + i + " + 2 * j)") + ", " +
+                index(dimension, "(" + i + " + 2 * j + 1)") + ")";
+      } else if (instruction.op == MapOp::operand) {
+        const auto o = static_cast<std::size_t>(instruction.a);
+        const bool scalar = walkOf(loops_, o) == Walk::scalar;
+        const bool packed = !scalar && loops_.strides[o].back() == 1;
+        value = "pairOf(" + std::string(scalar ? "s" : "l") + number(instruction.a) + (packed ? ", j)" : ")");
+      } else if (instruction.op == MapOp::constant) {
+        type = "float";
+        value = code_.element(j, valueName);
+      } else {
+        value = code_.pair(j, valueName);
+      }
+      text += indent + "const " + type + " v" + number(j) + " = " + value + ";\n";
+    }
+    return text;
+  }
+
+  static std::string valueName(std::int32_t value) { return "v" + number(value); }
 
   std::string stores(const std::string& indent, const std::string& i) const {
     std::string text;
@@ -156,6 +192,7 @@ class MapWriter {
 
   const KernelSpec& spec_;
   const MapLoops& loops_;
+  const MapCode code_;
   int lanes_ = 1;
 };
 
@@ -176,8 +213,8 @@ void mapSource(const KernelSpec& spec, KernelSource* source) {
   if (hasRows(spec)) return rowSource(spec, source);
   const MapLoops loops = mapLoops(spec);
   MapWriter writer(spec, loops);
-  source->text = std::string(kPrelude) + "typedef " + (loops.wide ? "long long" : "int") + " Index;\n\n" +
-                 writer.kernel("braid_map", 1);
+  source->text = std::string(kPrelude) + (writer.pairs() ? kPairs : "") + "typedef " +
+                 (loops.wide ? "long long" : "int") + " Index;\n\n" + writer.kernel("braid_map", 1);
   source->plain = {"braid_map", loops.count, 256, true};
   if (loops.lanes > 1) {
     source->text += "\n" + writer.kernel("braid_map_vector", loops.lanes);

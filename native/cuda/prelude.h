@@ -78,6 +78,24 @@ FN int maxI(int a, int b) { return a > b ? a : b; }
 FN int addI(int a, int b) { return (int)((unsigned)a + (unsigned)b); }
 FN int subI(int a, int b) { return (int)((unsigned)a - (unsigned)b); }
 FN int mulI(int a, int b) { return (int)((unsigned)a * (unsigned)b); }
+// Of values that are rounded to bf16 at once. On other processors than a GPU they are exact.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
+FN float tanhNear(float x) { float y; asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+FN float expNear(float x) {
+  float y;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
+  return y;
+}
+FN float sigmoidNear(float x) {
+  float y;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(1.0f + expNear(-x)));
+  return y;
+}
+#else
+FN float tanhNear(float x) { return tanhf(x); }
+FN float expNear(float x) { return expf(x); }
+FN float sigmoidNear(float x) { return 1.0f / (1.0f + expf(-x)); }
+#endif
 FN double powD(double a, double b) {
   if (b != b || (fabs(a) == 1.0 && fabs(b) > 1.7976931348623157e308))
     return (double)__uint_as_float(0x7fc00000u);
@@ -89,6 +107,89 @@ FN int wrap(double x) {
 }
 FN int divI(int a, int b) { return b == 0 ? 0 : b == -1 ? subI(0, a) : a / b; }
 FN int absI(int a) { return a < 0 ? subI(0, a) : a; }
+)cuda";
+
+// Two elements at a time: two floats, or two of a narrow type in one word.
+inline constexpr const char* kPairs = R"cuda(
+template <class T> struct Pair;
+template <> struct Pair<float> {
+  float x, y;
+  FN Pair() {}
+  FN Pair(float both) : x(both), y(both) {}
+  FN Pair(float x, float y) : x(x), y(y) {}
+};
+template <> struct Pair<bf16> {
+  unsigned bits;
+  FN operator Pair<float>() const { return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u)}; }
+};
+template <> struct Pair<f16> {
+  unsigned bits;
+  FN operator Pair<float>() const { return {loadF(f16{(u16)bits}), loadF(f16{(u16)(bits >> 16)})}; }
+};
+template <class T> FN Pair<T> joined(T x, T y) { return {(unsigned)x.bits | (unsigned)y.bits << 16}; }
+// A number that is one of the type.
+template <class T> FN Pair<T> both(float x) { T y; store(x, y); return joined(y, y); }
+
+template <class F> FN Pair<float> each(F f, Pair<float> a) { return {f(a.x), f(a.y)}; }
+template <class F> FN Pair<float> each(F f, Pair<float> a, Pair<float> b) { return {f(a.x, b.x), f(a.y, b.y)}; }
+template <class F> FN Pair<float> each(F f, Pair<float> a, Pair<float> b, Pair<float> c) {
+  return {f(a.x, b.x, c.x), f(a.y, b.y, c.y)};
+}
+
+template <class T> FN Pair<T> rounded(Pair<float> a);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <> FN Pair<bf16> rounded(Pair<float> a) {
+  Pair<bf16> y; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y.bits) : "f"(a.y), "f"(a.x)); return y;
+}
+template <> FN Pair<f16> rounded(Pair<float> a) {
+  Pair<f16> y; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y.bits) : "f"(a.y), "f"(a.x)); return y;
+}
+#else
+template <class T> FN Pair<T> rounded(Pair<float> a) { T x, y; store(a.x, x); store(a.y, y); return joined(x, y); }
+#endif
+// One rounding: what f32 yields is rounded to the same value, since f32 has twice the digits and two more.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define BRAID_PAIRS(name, op, text) \
+  FN Pair<bf16> name(Pair<bf16> a, Pair<bf16> b) { \
+    Pair<bf16> y; asm(op ".bf16x2 %0, %1, %2;" : "=r"(y.bits) : "r"(a.bits), "r"(b.bits)); return y; } \
+  FN Pair<f16> name(Pair<f16> a, Pair<f16> b) { \
+    Pair<f16> y; asm(op ".f16x2 %0, %1, %2;" : "=r"(y.bits) : "r"(a.bits), "r"(b.bits)); return y; }
+#else
+#define BRAID_PAIRS(name, op, text) \
+  template <class T> FN Pair<T> name(Pair<T> a, Pair<T> b) { \
+    return rounded<T>(each([](float a, float b) { return text; }, a, b)); }
+#endif
+BRAID_PAIRS(sumOf, "add.rn", a + b)
+BRAID_PAIRS(differenceOf, "sub.rn", a - b)
+BRAID_PAIRS(productOf, "mul.rn", a * b)
+BRAID_PAIRS(mostOf, "max.NaN", maxF(a, b))
+BRAID_PAIRS(leastOf, "min.NaN", minF(a, b))
+#undef BRAID_PAIRS
+
+// Elements 2j and 2j + 1 of a pack.
+template <class T, int N> FN Pair<float> pairOf(const Pack<T, N>& pack, int j) {
+  return {loadF(pack.v[2 * j]), loadF(pack.v[2 * j + 1])};
+}
+template <int N> FN Pair<bf16> pairOf(const Pack<bf16, N>& pack, int j) { return {((const unsigned*)&pack)[j]}; }
+template <int N> FN Pair<f16> pairOf(const Pack<f16, N>& pack, int j) { return {((const unsigned*)&pack)[j]}; }
+// One element for both.
+FN Pair<float> pairOf(float x) { return x; }
+FN Pair<float> pairOf(int x) { return loadF(x); }
+FN Pair<float> pairOf(u8 x) { return loadF(x); }
+FN Pair<bf16> pairOf(bf16 x) { return joined(x, x); }
+FN Pair<f16> pairOf(f16 x) { return joined(x, x); }
+template <class T, int N> FN void storePair(Pair<float> a, Pack<T, N>& pack, int j) {
+  store(a.x, pack.v[2 * j]);
+  store(a.y, pack.v[2 * j + 1]);
+}
+template <int N> FN void storePair(Pair<float> a, Pack<bf16, N>& pack, int j) {
+  ((unsigned*)&pack)[j] = rounded<bf16>(a).bits;
+}
+template <int N> FN void storePair(Pair<float> a, Pack<f16, N>& pack, int j) {
+  ((unsigned*)&pack)[j] = rounded<f16>(a).bits;
+}
+template <int N> FN void storePair(Pair<bf16> a, Pack<bf16, N>& pack, int j) { ((unsigned*)&pack)[j] = a.bits; }
+template <int N> FN void storePair(Pair<f16> a, Pack<f16, N>& pack, int j) { ((unsigned*)&pack)[j] = a.bits; }
 )cuda";
 
 }  // namespace braid::cuda

@@ -201,7 +201,14 @@ class RowPlan {
 class RowWriter {
  public:
   RowWriter(const RowPlan& plan, Division division)
-      : plan_(plan), spec_(plan.spec), rows_(plan.rows), own_(std::move(division)) {}
+      : plan_(plan),
+        spec_(plan.spec),
+        rows_(plan.rows),
+        own_(std::move(division)),
+        code_(plan.spec, plan.rows.isRow),
+        two_(own_.width > 1 && code_.pairs()) {}
+
+  bool pairs() const { return two_; }
 
   std::string kernel(const char* entry) {
     std::string text = "extern \"C\" __global__ void __launch_bounds__(" + number(own_.block) +
@@ -226,10 +233,14 @@ class RowWriter {
 
  private:
   const char* type() const { return spec_.computeInt ? "int" : "float"; }
+  // Elements that a turn of the loop over a pack does, and such turns.
+  std::int64_t each() const { return two_ ? 2 : 1; }
+  std::int64_t turns() const { return own_.width / each(); }
+  std::string typeOfValue(std::size_t j) const { return two_ ? code_.pairType(j) : type(); }
   std::string value(std::int32_t j) const {
     const auto at = static_cast<std::size_t>(j);
     const bool stays = !rows_.isRow[at] && inRegisters_ && own_.kept[at];
-    return "v" + number(j) + (stays ? "[k * " + number(own_.width) + " + j]" : "");
+    return "v" + number(j) + (stays ? "[k * " + number(turns()) + " + j]" : "");
   }
   std::string typeOf(std::size_t o) const { return cudaTypeName(spec_.operands[o].dtype); }
   bool isBroadcast(std::size_t o) const {
@@ -290,7 +301,7 @@ class RowWriter {
         text += "  Raw<" + typeOf(static_cast<std::size_t>(spec_.code[j].a)) + ", " + number(own_.width) +
                 "> h" + number(j) + "[" + number(own_.held) + "];\n";
       else if (own_.held > 0 && !rows_.isRow[j] && own_.kept[j] && plan_.firstPass(own_, j) < rows_.passes)
-        text += "  " + std::string(type()) + " v" + number(j) + "[" + number(own_.held * own_.width) + "];\n";
+        text += "  " + typeOfValue(j) + " v" + number(j) + "[" + number(own_.held * turns()) + "];\n";
     }
     return text;
   }
@@ -308,7 +319,7 @@ class RowWriter {
       else if (instruction.op == MapOp::index)
         text += index(instruction.a, "row", 1);
       else
-        text += mapExpression(spec_, j, [](std::int32_t argument) { return "v" + number(argument); });
+        text += code_.element(j, [](std::int32_t argument) { return "v" + number(argument); });
       text += ";\n";
     }
     for (std::size_t j = 0; j < spec_.code.size(); ++j)
@@ -406,15 +417,15 @@ class RowWriter {
       for (std::size_t r = 0; r < spec_.results.size(); ++r)
         if (!spec_.results[r].row)
           text += "    " + packOf(r) + " m" + number(static_cast<std::int64_t>(r)) + ";\n";
-    text += "    #pragma unroll\n    for (int j = 0; j < " + number(own_.width) + "; ++j) {\n";
+    text += "    #pragma unroll\n    for (int j = 0; j < " + number(turns()) + "; ++j) {\n";
     for (std::size_t j = 0; j < spec_.code.size(); ++j)
       if (computed[j]) text += "      " + element(j);
     for (std::size_t j : reductions) text += "      " + combined(j);
     if (isLast)
       for (std::size_t r = 0; r < spec_.results.size(); ++r)
         if (!spec_.results[r].row)
-          text += "      store(" + value(spec_.results[r].value) + ", m" +
-                  number(static_cast<std::int64_t>(r)) + ".v[j]);\n";
+          text += std::string(two_ ? "      storePair(" : "      store(") + value(spec_.results[r].value) +
+                  ", m" + number(static_cast<std::int64_t>(r)) + (two_ ? ", j);\n" : ".v[j]);\n");
     text += "    }\n";
     if (isLast)
       for (std::size_t r = 0; r < spec_.results.size(); ++r)
@@ -430,28 +441,37 @@ class RowWriter {
     return "Pack<" + std::string(cudaTypeName(spec_.results[r].dtype)) + ", " + number(own_.width) + ">";
   }
 
-  // An instruction for one element of a pack.
+  // An instruction for one element of a pack, or for two.
   std::string element(std::size_t j) const {
     const MapInstruction& instruction = spec_.code[j];
     const auto own = static_cast<std::int32_t>(j);
     const bool stays = inRegisters_ && own_.kept[j];
-    std::string text = (stays ? "" : "const " + std::string(type()) + " ") + value(own) + " = ";
+    std::string text = (stays ? "" : "const " + typeOfValue(j) + " ") + value(own) + " = ";
+    const auto name = [&](std::int32_t argument) { return value(argument); };
     if (instruction.op == MapOp::operand) {
       const std::string pack = inRegisters_ && isHeld(j) ? "h" + number(own) + "[k].pack" : "l" + number(own);
-      text += std::string(spec_.computeInt ? "loadI(" : "loadF(") + pack + ".v[j])";
+      text += two_ ? "pairOf(" + pack + ", j)"
+                   : std::string(spec_.computeInt ? "loadI(" : "loadF(") + pack + ".v[j])";
+    } else if (instruction.op == MapOp::index && two_) {
+      text += "Pair<float>((float)(" + at() + " + 2 * j), (float)(" + at() + " + 2 * j + 1))";
     } else if (instruction.op == MapOp::index) {
       text += "(" + std::string(type()) + ")(" + at() + " + j)";
     } else if (instruction.op == MapOp::div && isDivisor(static_cast<std::size_t>(instruction.b))) {
-      text += "over(" + value(instruction.a) + ", d" + number(instruction.b) + ")";
+      const std::string divisor = "d" + number(instruction.b);
+      text += two_ ? "each([&](float a) { return over(a, " + divisor + "); }, " + value(instruction.a) + ")"
+                   : "over(" + value(instruction.a) + ", " + divisor + ")";
     } else {
-      text += mapExpression(spec_, j, [&](std::int32_t argument) { return value(argument); });
+      text += two_ ? code_.pair(j, name) : code_.element(j, name);
     }
     return text + ";\n";
   }
 
   std::string combined(std::size_t j) const {
     const std::string total = "t" + number(static_cast<std::int64_t>(j));
-    return total + " = " + combine(j, total, value(spec_.code[j].a)) + ";\n";
+    const std::string of = value(spec_.code[j].a);
+    if (!two_) return total + " = " + combine(j, total, of) + ";\n";
+    return "{ const Pair<float> e = " + of + "; " + total + " = " + combine(j, total, "e.x") + "; " + total +
+           " = " + combine(j, total, "e.y") + "; }\n";
   }
   std::string combine(std::size_t j, const std::string& a, const std::string& b) const {
     const std::string pattern = combineText(howOf(spec_.code[j].op), spec_.computeInt);
@@ -511,6 +531,8 @@ class RowWriter {
   const KernelSpec& spec_;
   const MapRows& rows_;
   const Division own_;
+  const MapCode code_;
+  const bool two_;           // each turn does two elements
   bool inRegisters_ = true;  // whether the loop that is written is over packs that stay
 };
 
@@ -525,13 +547,15 @@ KernelSource::Variant variantOf(const char* entry, const Division& division, std
 void rowSource(const KernelSpec& spec, KernelSource* source) {
   const RowPlan plan(spec);
   const Division plain = plan.division(1);
-  source->text = std::string(kPrelude) + "typedef " + (plan.loops.wide ? "long long" : "int") + " Index;\n" +
-                 kRowHelpers + "\n" + RowWriter(plan, plain).kernel("braid_rows");
+  const Division packed = plan.division(plan.lanes);
+  const bool pairs = plan.vector && RowWriter(plan, packed).pairs();
+  source->text = std::string(kPrelude) + (pairs ? kPairs : "") + "typedef " +
+                 (plan.loops.wide ? "long long" : "int") + " Index;\n" + kRowHelpers + "\n" +
+                 RowWriter(plan, plain).kernel("braid_rows");
   source->plain = variantOf("braid_rows", plain, plan.rows.rows);
   if (plan.vector) {
-    const Division vector = plan.division(plan.lanes);
-    source->text += "\n" + RowWriter(plan, vector).kernel("braid_rows_vector");
-    source->vector = variantOf("braid_rows_vector", vector, plan.rows.rows);
+    source->text += "\n" + RowWriter(plan, packed).kernel("braid_rows_vector");
+    source->vector = variantOf("braid_rows_vector", packed, plan.rows.rows);
   }
   const auto aligned = [&](DType type, bool row) {
     const std::size_t bytes = elementBytes(type) * static_cast<std::size_t>(plan.lanes);

@@ -227,6 +227,17 @@ TEST(CudaMapSource, MeansWhatTheHostsKernelsMean) {
               [](Random& values, DType type, std::size_t bytes) { return randomBytes(values, type, bytes); });
 }
 
+TEST(CudaMapSource, RoundsTwoElementsAtATimeAsTheHostRoundsEach) {
+  Random random{20261125};
+  std::vector<KernelSpec> specs;
+  for (std::size_t s = 0; s < 40; ++s) specs.push_back(roundedMap(random));
+  KernelSource source;
+  mapSource(specs.front(), &source);
+  EXPECT_NE(source.text.find("Pair<"), std::string::npos);
+  expectHosts(specs, random,
+              [](Random& values, DType type, std::size_t bytes) { return randomBytes(values, type, bytes); });
+}
+
 TEST(CudaRowSource, MeansWhatTheHostsKernelsMean) {
   Random random{20261123};
   std::vector<KernelSpec> specs;

@@ -59,6 +59,37 @@ inline KernelSpec randomMap(Random& random) {
   return spec;
 }
 
+// Arithmetic of bf16 or f16 that is rounded after each step, as a fused chain is: two elements at a time on a GPU.
+inline KernelSpec roundedMap(Random& random) {
+  KernelSpec spec;
+  spec.kind = KernelSpec::Kind::map;
+  spec.shape = {1 + static_cast<std::int64_t>(random.below(5)), 64};
+  const bool bf16 = random.below(2) == 0;
+  const DType type = bf16 ? DType::bf16 : DType::f16;
+  const std::vector<std::vector<std::int64_t>> strides = {{64, 1}, {0, 1}, {1, 0}, {0, 0}};
+  for (const auto& own : strides) {
+    spec.code.push_back({MapOp::operand, static_cast<std::int32_t>(spec.operands.size()), 0, 0, 0});
+    spec.operands.push_back({random.below(8) == 0 ? DType::f32 : type, 0, own});
+  }
+  static constexpr double kConstants[] = {0, 1.5, -2, 0.1};  // the last is of neither type
+  spec.code.push_back({MapOp::constant, 0, 0, 0, kConstants[random.below(4)]});
+  static constexpr MapOp kOps[] = {MapOp::add, MapOp::sub, MapOp::mul, MapOp::max, MapOp::min, MapOp::neg};
+  for (std::uint64_t left = 3 + random.below(12); left > 0; --left) {
+    const auto earlier = [&] { return static_cast<std::int32_t>(random.below(spec.code.size())); };
+    const MapOp op = kOps[random.below(6)];
+    const std::int32_t a = earlier(), b = earlier();
+    spec.code.push_back({op, a, b, 0, 0});
+    if (random.below(8) == 0) continue;
+    const auto last = static_cast<std::int32_t>(spec.code.size() - 1);
+    spec.code.push_back({bf16 ? MapOp::toBf16 : MapOp::toF16, last, 0, 0, 0});
+  }
+  const auto last = static_cast<std::int32_t>(spec.code.size() - 1);
+  spec.results = {{last, type}, {last - 1, static_cast<DType>(random.below(5))}};
+  spec.readCount = spec.operands.size();
+  spec.writeCount = spec.results.size();
+  return spec;
+}
+
 // Random maps with rows: reductions of what is computed, of which more is computed, and operands that are the
 // same along the row, for all rows, or for both. Of whole numbers from -8 to 8 (`wholeBytes`) every order of
 // additions gives the same sums.
