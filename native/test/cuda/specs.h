@@ -59,7 +59,8 @@ inline KernelSpec randomMap(Random& random) {
   return spec;
 }
 
-// Arithmetic of bf16 or f16 that is rounded after each step, as a fused chain is: two elements at a time on a GPU.
+// Arithmetic of bf16 or f16 that is rounded after each step, as a fused chain is. A GPU does two elements at
+// a time.
 inline KernelSpec roundedMap(Random& random) {
   KernelSpec spec;
   spec.kind = KernelSpec::Kind::map;
