@@ -63,13 +63,28 @@ class Fusing {
     )
   }
 
-  /** The nodes that stay, in order; the results of a region follow its last member. */
+  /**
+   * The nodes that stay, in order; the results of a region follow its last member, and views of them that stood
+   * before it follow these.
+   */
   private orderOf(kept: Uint8Array, fused: ReadonlyMap<number, GraphNode>): readonly number[] {
+    const { of, values } = this.regions
     const order: number[] = []
+    const views = new Map<number, number[]>()
+    const placeOf = (id: number): number => {
+      if (values.viewFrom[id]! >= 0) return placeOf(this.ir.nodes[id]!.inputs[0]!)
+      return of[id]?.members[0] ?? id
+    }
     for (let id = 0; id < kept.length; id++) {
       if (kept[id] === 0 || this.isInner(id)) continue
+      const place = placeOf(id)
+      if (place > id) {
+        views.set(place, [...(views.get(place) ?? []), id])
+        continue
+      }
       order.push(id)
-      if (fused.has(id)) for (const result of this.regions.of[id]!.results) order.push(result)
+      if (fused.has(id)) for (const result of of[id]!.results) order.push(result)
+      for (const view of views.get(id) ?? []) order.push(view)
     }
     return order
   }

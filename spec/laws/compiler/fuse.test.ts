@@ -254,6 +254,20 @@ describe('fuse', () => {
     expect(kernelsOf(plan)).toEqual(['relu', 'abs'])
   })
 
+  test('keeps the view of a result that a kernel reads after the last member', () => {
+    const made = graph(square, ({ x }) => {
+      const u = x.pipe(upload())
+      const n = u.pipe(neg())
+      const flat = n.pipe(reshape([4096]))
+      const sum = u.pipe(relu(), add(n))
+      const last = flat.pipe(on(lane('other')), exp())
+      return { sum: sum.pipe(download()), last: last.pipe(download()) }
+    })
+    const plan = fused(made as never)
+    expect(verify(plan)).toEqual([])
+    expect(kernelsOf(plan)).toEqual(['fused', 'exp'])
+  })
+
   test('keeps kernels apart that read the same and of which one holds more for the other', () => {
     // The first chain would hold its own operand until the second one has its.
     const made = graph({ x: matrix, z: matrix, w: matrix }, ({ x, z, w }) => {
