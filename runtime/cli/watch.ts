@@ -72,7 +72,7 @@ const follow = async (
     await changed(signal)
     try {
       const { program, plan } = await load()
-      const tick = await session.swap(plan as never, {
+      const tick = await session.swap(plan, {
         ...(program.params ? { params: program.params } : {}),
         signal,
       })

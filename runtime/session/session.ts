@@ -74,7 +74,7 @@ export interface Session<I extends Ports = Ports, O extends Ports = Ports> exten
    * the number of the first tick of the plan. Rejects with a `SwapError` where the plan cannot follow or cannot be
    * opened: then nothing has changed. Several calls are carried out in order.
    */
-  swap<P extends O>(plan: Plan<I, P>, options?: SwapOptions): Promise<number>
+  swap(plan: Plan, options?: SwapOptions): Promise<number>
   /** Stops a run that is active, drains, then frees. Idempotent. */
   close(): Promise<void>
 }
