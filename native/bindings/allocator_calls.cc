@@ -314,7 +314,7 @@ napi_value onLane(napi_env env, napi_callback_info info) {
   if (!executable) return code(env, bad);
   Status status = device.driver->bind();
   if (status == Status::ok) status = (executable->*method)(lane->stream);
-  lane->queued();
+  lane->queued(device.driver->launchPieces());
   Mark* mark = nullptr;
   if (status == Status::ok && awaitsHost != 0) status = device.lanes->mark(*lane, &mark);
   if (mark) device.lanes->hostAwaited(mark);

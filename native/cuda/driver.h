@@ -47,6 +47,7 @@ class CudaDriver : public Driver {
   Status streamSynchronize(Stream stream) override;
   Status streamQuery(Stream stream) override;
   std::size_t streamDepth() const override { return Queues::of(info_.ordinal).streamDepth(); }
+  std::size_t launchPieces() const override { return 32; }
   Status streamWait(Stream stream, Event event) override;
   Status eventCreate(Event* event, EventKind kind) override;
   Status eventDestroy(Event event) override;

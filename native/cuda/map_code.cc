@@ -71,9 +71,9 @@ const char* floatPattern(MapOp op) {
     case MapOp::min: return "minF($a, $b)";
     case MapOp::max: return "maxF($a, $b)";
     case MapOp::pow: return "powF($a, $b)";
-    case MapOp::lt: return "$a < $b ? 1.0f : 0.0f";
-    case MapOp::le: return "$a <= $b ? 1.0f : 0.0f";
-    case MapOp::eq: return "$a == $b ? 1.0f : 0.0f";
+    case MapOp::lt: return "isLess($a, $b)";
+    case MapOp::le: return "isAtMost($a, $b)";
+    case MapOp::eq: return "isEqual($a, $b)";
   }
   return nullptr;
 }

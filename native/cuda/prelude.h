@@ -68,6 +68,19 @@ FN float maxF(float a, float b) {
   return a > b ? a : b > a ? b : a == b ? __uint_as_float(__float_as_uint(a) & __float_as_uint(b)) : a + b;
 }
 #endif
+// 1 or 0, by an instruction that yields just these: ptxas 13.0 makes +0 of the -0 in `x ? -1.0f : -0.0f`, which is
+// what the negative of a choice between 1 and 0 becomes.
+#if defined(__CUDA_ARCH__)
+#define BRAID_COMPARES(name, op, sign) \
+  FN float name(float a, float b) { \
+    float y; asm("set." op ".f32.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
+#else
+#define BRAID_COMPARES(name, op, sign) FN float name(float a, float b) { return a sign b ? 1.0f : 0.0f; }
+#endif
+BRAID_COMPARES(isLess, "lt", <)
+BRAID_COMPARES(isAtMost, "le", <=)
+BRAID_COMPARES(isEqual, "eq", ==)
+#undef BRAID_COMPARES
 FN float powF(float a, float b) {
   if (b != b || (fabsf(a) == 1.0f && fabsf(b) == __uint_as_float(0x7f800000u)))
     return __uint_as_float(0x7fc00000u);

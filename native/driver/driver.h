@@ -117,6 +117,8 @@ class Driver : public GraphCalls {
   virtual Status streamQuery(Stream stream) = 0;        // ok, or notReady
   // The pieces of work that each stream can hold at present; a call for one more blocks. 0: any number.
   virtual std::size_t streamDepth() const { return 0; }
+  // Of these, what one launch of an executable graph takes.
+  virtual std::size_t launchPieces() const { return 1; }
   virtual Status streamWait(Stream stream, Event event) = 0;
   virtual Status eventCreate(Event* event, EventKind kind) = 0;
   virtual Status eventDestroy(Event event) = 0;

@@ -87,10 +87,8 @@ class Maker {
     for (std::uint32_t i = 0; i < run.writes; ++i) writes.push_back(address(operands[run.reads + i]));
     if (kernel.form() == Kernel::Form::node)
       return definition_.add(node, after, NodeParams::launch(kernel, std::move(reads), std::move(writes)));
-    graphs::GraphDefinition child;
-    const Status status = graphs::captureLaunch(
-        driver_, queue_, program_.service(program_.deviceOf(run.lane)), kernel, reads, writes, {}, &child);
-    return status == Status::ok ? definition_.embed(node, after, child) : status;
+    return graphs::GraphCapture::launch(
+        definition_, node, after, program_.service(program_.deviceOf(run.lane)), kernel, reads, writes, {});
   }
 
   DeviceAddress address(std::uint32_t buffer) const {

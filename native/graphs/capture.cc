@@ -13,11 +13,16 @@ Status GraphCapture::begin(std::shared_ptr<Driver> driver, std::shared_ptr<Clean
   return Status::ok;
 }
 
-Status GraphCapture::beginOnto(const GraphDefinition& definition, Stream stream, CaptureMode mode) {
+Status GraphCapture::beginOnto(const GraphDefinition& definition, Stream stream, CaptureMode mode,
+                               const std::vector<Node>& after) {
   if (capturing()) return Status::illegalState;
   if (!definition.valid()) return Status::invalidValue;
+  std::vector<GraphNode> dependencies;
+  Status status = definition.handles(after, &dependencies);
+  if (status != Status::ok) return status;
   Driver& driver = *definition.hierarchy_->driver;
-  const Status status = driver.captureBeginOnto(stream, definition.handle(), nullptr, 0, mode);
+  status =
+      driver.captureBeginOnto(stream, definition.handle(), dependencies.data(), dependencies.size(), mode);
   if (status != Status::ok) return status;
   stream_ = stream;
   driver_ = definition.hierarchy_->driver;
@@ -146,6 +151,20 @@ Status GraphCapture::end(GraphDefinition* made) {
   return Status::ok;
 }
 
+Status GraphCapture::endOnto(Node* last) {
+  if (!onto_.valid()) return Status::illegalState;
+  CaptureInfo info;
+  const Status found = tail(stream_, &info);
+  GraphDefinition made;
+  const Status status = end(&made);
+  if (found != Status::ok || status != Status::ok) return found != Status::ok ? found : status;
+  std::vector<Node> nodes;
+  for (const GraphNode handle : info.dependencies) nodes.push_back(made.view(handle));
+  if (nodes.size() != 1) return made.add(last, nodes, NodeParams::empty());
+  *last = std::move(nodes.front());
+  return Status::ok;
+}
+
 void GraphCapture::abandon() {
   if (!capturing()) return;
   GraphDefinition dropped;
@@ -153,17 +172,16 @@ void GraphCapture::abandon() {
   stream_ = nullptr;
 }
 
-Status captureLaunch(std::shared_ptr<Driver> driver, std::shared_ptr<CleanupQueue> queue, Stream idle,
-                     const Kernel& kernel, const std::vector<DeviceAddress>& reads,
-                     const std::vector<DeviceAddress>& writes, OwnerPair owners, GraphDefinition* made) {
+Status GraphCapture::launch(const GraphDefinition& definition, Node* last, const std::vector<Node>& after,
+                            Stream idle, const Kernel& kernel, const std::vector<DeviceAddress>& reads,
+                            const std::vector<DeviceAddress>& writes, OwnerPair owners) {
   GraphCapture capture;
-  Driver& device = *driver;
-  Status status = capture.begin(std::move(driver), std::move(queue), idle, CaptureMode::relaxed);
+  Status status = capture.beginOnto(definition, idle, CaptureMode::relaxed, after);
   if (status == Status::ok)
-    status = capture.work(idle, std::move(owners),
-                          [&] { return device.launch(kernel, reads.data(), writes.data(), idle); });
-  if (status == Status::ok) status = capture.end(made);
-  return status;
+    status = capture.work(idle, std::move(owners), [&] {
+      return definition.driver().launch(kernel, reads.data(), writes.data(), idle);
+    });
+  return status == Status::ok ? capture.endOnto(last) : status;
 }
 
 }  // namespace braid::graphs

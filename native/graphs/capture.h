@@ -17,8 +17,9 @@ class GraphCapture {
 
   Status begin(std::shared_ptr<Driver> driver, std::shared_ptr<CleanupQueue> queue, Stream stream,
                CaptureMode mode);
-  // Into a graph that exists, such as a conditional node's body.
-  Status beginOnto(const GraphDefinition& definition, Stream stream, CaptureMode mode);
+  // Into a graph that exists, such as a conditional node's body, after these of its nodes.
+  Status beginOnto(const GraphDefinition& definition, Stream stream, CaptureMode mode,
+                   const std::vector<Node>& after = {});
 
   bool capturing() const { return stream_ != nullptr; }
   // Does `work`, which queues something on a stream of this capture, and keeps the owners with the node that
@@ -33,9 +34,18 @@ class GraphCapture {
                         Node* node);
   // The graph, or after a failure nothing; the stream is an ordinary one again either way.
   Status end(GraphDefinition* made);
+  // The same of a graph that existed before. `last`: the node that what comes next on the stream comes after.
+  Status endOnto(Node* last);
   // Ends an unfinished capture, so that its stream can be used; what was captured is dropped, except from a
   // graph that existed before.
   void abandon();
+
+  // A launch of a kernel that is no single node, such as a library's product, on an idle stream: its nodes
+  // become the definition's own, the first of them after `after`, and `last` is the last one, which has the
+  // owners.
+  static Status launch(const GraphDefinition& definition, Node* last, const std::vector<Node>& after,
+                       Stream idle, const Kernel& kernel, const std::vector<DeviceAddress>& reads,
+                       const std::vector<DeviceAddress>& writes, OwnerPair owners);
 
  private:
   // The graph that a stream of this capture adds to, and the nodes that the next one comes after.
@@ -47,11 +57,5 @@ class GraphCapture {
   Stream stream_ = nullptr;
   std::map<GraphNode, std::shared_ptr<NodeRecord>> attached_;
 };
-
-// A definition of what one launch of a kernel does, for kernels that are no single node: to be embedded. The
-// owners are the graph's.
-Status captureLaunch(std::shared_ptr<Driver> driver, std::shared_ptr<CleanupQueue> queue, Stream idle,
-                     const Kernel& kernel, const std::vector<DeviceAddress>& reads,
-                     const std::vector<DeviceAddress>& writes, OwnerPair owners, GraphDefinition* made);
 
 }  // namespace braid::graphs

@@ -62,7 +62,7 @@ class alignas(128) Lane {
   Published<bool> inGraph = false;
   std::string name;
 
-  void queued() { work_.fetch_add(1, std::memory_order_relaxed); }
+  void queued(std::uint64_t pieces = 1) { work_.fetch_add(pieces, std::memory_order_relaxed); }
   // The first point after everything queued so far: that of the newest mark if nothing was queued since then,
   // else that of the next mark.
   Count present() const {

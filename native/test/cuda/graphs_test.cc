@@ -221,7 +221,7 @@ TEST_F(CudaFakeGraphs, APlanIsLaunchedByOneCallATick) {
     };
     options.poison = true;
     options.trace = trace;
-    const int captures = calls("cuStreamBeginCapture_v2");
+    const int captures = calls("cuStreamBeginCaptureToGraph");
     MaybeFailure failure;
     std::unique_ptr<Driver> opened;
     ASSERT_EQ(cuda::CudaDriver::open(0, kFake, &opened), Status::ok);
@@ -232,7 +232,7 @@ TEST_F(CudaFakeGraphs, APlanIsLaunchedByOneCallATick) {
         std::make_shared<DeviceMemory>(std::move(opened), plain, plain)};
     auto session = Session::open(devices, spec, options, &failure);
     ASSERT_TRUE(session) << (failure ? failure->op + ": " + failure->detail : "");
-    EXPECT_EQ(calls("cuStreamBeginCapture_v2") - captures, 2) << "the gathering copy, for each slot";
+    EXPECT_EQ(calls("cuStreamBeginCaptureToGraph") - captures, 2) << "the gathering copy, for each slot";
     const int launches = calls("cuGraphLaunch"), copies = calls("cuMemcpyDtoHAsync_v2"),
               nodes = calls("cuGraphAddNode");
     for (std::uint64_t tick = 0; tick < 6; ++tick) {

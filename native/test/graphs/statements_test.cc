@@ -735,7 +735,7 @@ TEST_P(Statements, S52_S53_CapturedWorkKeepsItsOwnersWithItsNode) {
   EXPECT_TRUE(kept(other));
 }
 
-TEST_P(Statements, S52_ALaunchThatIsCapturedOwnsInTheGraphItIsEmbeddedIn) {
+TEST_P(Statements, S52_ALaunchThatIsCapturedOwnsInTheGraphItIsPartOf) {
   KernelSpec copy;
   copy.bytes = 64;
   copy.readCount = copy.writeCount = 1;
@@ -744,14 +744,15 @@ TEST_P(Statements, S52_ALaunchThatIsCapturedOwnsInTheGraphItIsEmbeddedIn) {
   std::shared_ptr<const Kernel> kernel = std::move(prepared);
   const std::weak_ptr<const void> watch = kernel;
   GraphDefinition made = graph();
-  Node node;
-  {
-    GraphDefinition child;
-    ASSERT_EQ(captureLaunch(driver_, queue_, stream_, *kernel, {memory_}, {memory_ + 512}, {kernel, nullptr},
-                            &child),
-              Status::ok);
-    ASSERT_EQ(made.embed(&node, {}, child), Status::ok);
-  }
+  Node first, node, next;
+  ASSERT_EQ(made.add(&first, {}, NodeParams::empty()), Status::ok);
+  ASSERT_EQ(GraphCapture::launch(made, &node, {first}, stream_, *kernel, {memory_}, {memory_ + 512},
+                                 {kernel, nullptr}),
+            Status::ok);
+  ASSERT_EQ(made.add(&next, {node}, NodeParams::empty()), Status::ok);
+  std::vector<Node> nodes;
+  ASSERT_EQ(made.nodes(&nodes), Status::ok);
+  EXPECT_EQ(nodes.size(), 3u);  // the launch is a node like the others, not a graph inside one
   kernel.reset();
   EXPECT_TRUE(kept(watch));
   ExecutableGraph executable = instantiate(made);

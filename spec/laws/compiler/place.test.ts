@@ -35,6 +35,7 @@ import {
   upload,
   verify,
 } from '../../../dsl/index.js'
+import { pipelineOf } from '../../bench/pipeline-shapes.js'
 import { figured, figures } from '../../fixtures/graphs/figures.js'
 import { greedyLanes, layered, type TaskGraph } from '../../fixtures/graphs/tasks.js'
 import { fitted } from '../../fixtures/plans/fitted.js'
@@ -147,6 +148,17 @@ describe('lanes and order of the compiler’s choice', () => {
     const full = { ...long, operations: long.operations.map(task => ({ ...task, movedBytes: 2 ** 28 })) }
     expect(chosen(wide).lanes).toBeGreaterThan(1)
     expect(chosen(full).lanes).toBe(1)
+  })
+
+  it('of a graph are as many as shorten one tick, where ticks that overlap take as long on one lane', () => {
+    const { graph } = pipelineOf('branches')
+    const planned = (options: { readonly lanes?: number }) => {
+      const plan = orThrow(compile(graph, { mode: 'graph', inFlight: 3, ...options }))
+      return { lanes: plan.lanes.length, tickMs: simulate(plan, 'h200').tickMs }
+    }
+    const [spread, single] = [planned({}), planned({ lanes: 1 })]
+    expect(spread.lanes).toBeGreaterThan(5)
+    expect(spread.tickMs).toBeLessThan(1.02 * single.tickMs)
   })
 
   it('are the same for the same options, and follow what was measured', () => {

@@ -21,6 +21,8 @@ export const isChosen = ({ lane, kind }: Operation): boolean =>
 export interface Tried {
   readonly lanes: number
   readonly tick: number
+  /** Of one tick on an idle device. */
+  readonly latency: number
   readonly waits: number
 }
 
@@ -39,7 +41,7 @@ const judged = 2 ** 13
  */
 const judgedWhole = 2 ** 15
 
-/** The part by which one more lane must shorten the tick. */
+/** The part by which one more lane must shorten the tick, or its latency in graph mode. */
 const worth = 0.01
 
 const beginning = (ir: Lowered): Lowered => {
@@ -134,29 +136,38 @@ class Spreading {
       order({ by: 'time', ahead: Number.POSITIVE_INFINITY, keep: false })(placed),
       E.chain(synchronize),
       E.fold(
-        () => ({ lanes, way, tick: Number.POSITIVE_INFINITY, waits: 0 }),
-        ir => ({
-          lanes,
-          way,
-          tick: predict(ir, costsOf(ir.operations, ir.settings)).tick,
-          waits: ir.waitOn.length,
-        }),
+        () => ({ lanes, way, tick: Number.POSITIVE_INFINITY, latency: Number.POSITIVE_INFINITY, waits: 0 }),
+        ir => {
+          const { tick, latency } = predict(ir, costsOf(ir.operations, ir.settings))
+          return { lanes, way, tick, latency, waits: ir.waitOn.length }
+        },
       ),
     )
   }
 }
 
-/** The shorter tick; of two that are as good as equal, that with fewer waits. */
-const better = <A extends Tried>(a: A, b: A): A => {
-  const alike = Math.max(a.tick, b.tick) <= Math.min(a.tick, b.tick) * (1 + worth)
-  return (alike ? b.waits < a.waits : b.tick < a.tick) ? b : a
-}
+/** Whether `a` is shorter than `b` by what is worth a lane. */
+const isShorter = (a: number, b: number): boolean => a < b * (1 - worth)
+/** Whether they are as good as equal. */
+const alike = (a: number, b: number): boolean => Math.max(a, b) <= Math.min(a, b) * (1 + worth)
 
 /**
  * Spreads operations without a lane (-1) over at most `room` lanes beside the `fixed` ones: as many as
- * shorten the predicted tick, and no more. A chain stays on one lane.
+ * shorten the predicted tick, and no more. In a graph a lane costs the issuing thread nothing, so there lanes
+ * that shorten the latency of a tick are taken too: the device then has more to choose from. A chain stays on
+ * one lane.
  */
 export const spread = (ir: Lowered, fixed: number, laneOf: Int32Array, room: number): Spread => {
+  const inGraph = ir.settings.mode === 'graph'
+  /** The shorter tick; of two that are as good as equal, in a graph that of less latency; then of fewer waits. */
+  const better = <A extends Tried>(a: A, b: A): A => {
+    if (!alike(a.tick, b.tick)) return b.tick < a.tick ? b : a
+    if (inGraph && !alike(a.latency, b.latency)) return b.latency < a.latency ? b : a
+    return b.waits < a.waits ? b : a
+  }
+  const pays = (more: Tried, fewer: Tried): boolean =>
+    isShorter(more.tick, fewer.tick) ||
+    (inGraph && alike(more.tick, fewer.tick) && isShorter(more.latency, fewer.latency))
   const whole = new Spreading(ir, fixed, laneOf)
   const most = Math.min(room, whole.most)
   if (most <= 1) return { lanes: fixed + 1, laneOf: whole.over(1, 'in time'), tried: [] }
@@ -168,18 +179,18 @@ export const spread = (ir: Lowered, fixed: number, laneOf: Int32Array, room: num
     tried.push(found)
     return found
   }
-  for (let lanes = 1; lanes < most && best.tick > part.least * (1 + worth); ) {
+  for (let lanes = 1; lanes < most && (inGraph || best.tick > part.least * (1 + worth)); ) {
     lanes = Math.min(2 * lanes, most)
     const found = look(lanes)
-    if (found.tick < best.tick * (1 - worth)) best = found
+    if (pays(found, best)) best = found
   }
   // Bisection: the fewest lanes between the last two numbers that are as good as the best.
-  const least = best.tick
+  const shortest = best
   for (let fewer = best.lanes >> 1; best.lanes - fewer > 1; ) {
     const middle = (fewer + best.lanes) >> 1
     const found = look(middle)
-    if (found.tick <= least * (1 + worth)) best = found
-    else fewer = middle
+    if (pays(shortest, found) || isShorter(shortest.tick, found.tick)) fewer = middle
+    else best = found
   }
   if (part !== whole && best.lanes > 1)
     best =
