@@ -202,6 +202,23 @@ class Late implements Where {
   }
 }
 
+/** A place that is looked for when it is first asked for, on the stack as it is then. */
+class OnDemand implements Where {
+  private place: Where | undefined
+
+  toString(): string {
+    this.place ??= here()
+    return this.place.toString()
+  }
+
+  toJSON(): string {
+    return this.toString()
+  }
+}
+
+/** The place from which the caller will be called when something is found to be wrong: costs nothing until then. */
+export const hereOnDemand = (): Where => new OnDemand()
+
 /**
  * The same place, for what is called so often that even looking for it counts: takes half the time. It is among the
  * next three callers, or it is `unknown`.

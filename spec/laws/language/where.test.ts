@@ -1,6 +1,13 @@
 // The place of a caller: looked for at once, or when somebody asks.
+import { isLeft } from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
+import { compile, download, graph, lane, on, relu, tensor, upload } from '../../../dsl/index.js'
 import { here, hereLater } from '../../../dsl/internal.js'
+
+const compiled = (net: Parameters<typeof compile>[0]) => {
+  const plan = compile(net)
+  return isLeft(plan) ? plan.left : []
+}
 
 describe('the place of a caller', () => {
   it('is the same whether it is looked for at once or later', () => {
@@ -23,6 +30,21 @@ describe('the place of a caller', () => {
       Error.prepareStackTrace = prepareStackTrace
     }
     expect([Error.stackTraceLimit, Error.prepareStackTrace]).toEqual([stackTraceLimit, prepareStackTrace])
+  })
+
+  it('of a lane that was taken before is that of its pipe', () => {
+    const math = lane('math')
+    const other = lane('math', { priority: 'high' })
+    const x = { x: tensor('f32', [4]) }
+    const used = (first: typeof math, second: typeof math) =>
+      graph(x, ({ x }) => ({
+        y: x.pipe(upload(), on(first), relu(), on(second), relu(), download()),
+      }))
+    expect(compiled(used(math, math))).toEqual([])
+    expect(compiled(used(other, other))).toEqual([])
+    // Both were taken, each by a graph of its own; in one graph they are two lanes of one name.
+    const [problem] = compiled(used(math, other))
+    expect(problem).toMatchObject({ subject: 'on', at: expect.stringMatching(/where\.test\.ts:\d+:\d+$/) })
   })
 
   it('never throws', () => {
