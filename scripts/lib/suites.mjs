@@ -17,6 +17,8 @@ export const leftToCi = [
   ['spec/conformance/watch-cli.test.ts', 'processes of braid run --watch'],
   ['spec/conformance/simulate-cli.test.ts', 'a process for each call of braid simulate'],
   ['spec/conformance/snapshot-cli.test.ts', 'a process for each call of braid snapshot'],
+  ['spec/conformance/allocator/replay.test.ts', 'traces of files, replayed by each policy'],
+  ['spec/laws/verify/bound-kind.test.ts', 'bounds beside those of a slow oracle'],
 ]
 
 /** The folder that the C++ tests are built in, apart from the addon's, whose compiler options differ. */
