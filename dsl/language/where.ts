@@ -185,15 +185,15 @@ const placeIn = (holder: { readonly stack?: unknown } | undefined): Captured | u
  */
 export const here = (): Where => placeIn(traced(2, here)) ?? placeIn(traced(40, here)) ?? unknown
 
-/** A place that is looked for when somebody asks. Until then it keeps the stack, and what its frames refer to. */
+/** A place that is looked for when somebody asks for it first. */
 class Late implements Where {
   private place: Where | undefined
 
-  constructor(private holder: object | undefined) {}
+  constructor(private find: (() => Where) | undefined) {}
 
   toString(): string {
-    this.place ??= placeIn(this.holder) ?? unknown
-    this.holder = undefined
+    this.place ??= this.find?.() ?? unknown
+    this.find = undefined
     return this.place.toString()
   }
 
@@ -202,25 +202,14 @@ class Late implements Where {
   }
 }
 
-/** A place that is looked for when it is first asked for, on the stack as it is then. */
-class OnDemand implements Where {
-  private place: Where | undefined
-
-  toString(): string {
-    this.place ??= here()
-    return this.place.toString()
-  }
-
-  toJSON(): string {
-    return this.toString()
-  }
-}
-
-/** The place from which the caller will be called when something is found to be wrong: costs nothing until then. */
-export const hereOnDemand = (): Where => new OnDemand()
+/** The place of the call during which somebody asks for it first, such as one that reports an error. */
+export const hereOnDemand = (): Where => new Late(here)
 
 /**
- * The same place, for what is called so often that even looking for it counts: takes half the time. It is among the
- * next three callers, or it is `unknown`.
+ * The place that `here` gives, for what is called so often that even looking for it counts: takes half the time, and
+ * keeps the stack until somebody asks. The place is among the next three callers, or it is `unknown`.
  */
-export const hereLater = (): Where => new Late(traced(3, hereLater))
+export const hereLater = (): Where => {
+  const holder = traced(3, hereLater)
+  return new Late(() => placeIn(holder) ?? unknown)
+}

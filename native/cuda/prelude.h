@@ -91,7 +91,7 @@ FN int maxI(int a, int b) { return a > b ? a : b; }
 FN int addI(int a, int b) { return (int)((unsigned)a + (unsigned)b); }
 FN int subI(int a, int b) { return (int)((unsigned)a - (unsigned)b); }
 FN int mulI(int a, int b) { return (int)((unsigned)a * (unsigned)b); }
-// Of values that are rounded to bf16 at once. On other processors than a GPU they are exact.
+// Functions whose value is rounded to bf16 at once: approximations of the GPU's own, from 7.5 on.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
 FN float tanhNear(float x) { float y; asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 FN float expNear(float x) {

@@ -34,7 +34,8 @@ class GraphCapture {
                         Node* node);
   // The graph, or after a failure nothing; the stream is an ordinary one again either way.
   Status end(GraphDefinition* made);
-  // The same of a graph that existed before. `last`: the node that what comes next on the stream comes after.
+  // Ends a capture into a graph that existed before. `last`: the node after which the stream's next work
+  // would have come.
   Status endOnto(Node* last);
   // Ends an unfinished capture, so that its stream can be used; what was captured is dropped, except from a
   // graph that existed before.
