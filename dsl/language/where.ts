@@ -136,8 +136,10 @@ const firstOf = (_: unknown, sites: readonly Site[]): Captured | undefined => {
 // run. One that was not set before is set to undefined, which engines take for not set: to delete a property
 // of Error costs more than all else here.
 
+type Caller = (...given: never[]) => unknown
+
 /** An object whose `stack` nobody has read yet: so many frames, from the caller of the function `above` on. */
-const traced = (frames: number, above: () => unknown): object | undefined => {
+const traced = (frames: number, above: Caller): object | undefined => {
   const errors = Error as unknown as StackError
   const { stackTraceLimit } = errors
   try {
@@ -180,10 +182,13 @@ const placeIn = (holder: { readonly stack?: unknown } | undefined): Captured | u
 
 /**
  * The nearest place on the stack outside of Braid. Cheap enough for every node of a large graph: it mostly
- * takes two frames (the operator's and its caller's), and formats text only on demand. Never throws; yields
- * `unknown` where an engine has no stacks.
+ * takes two frames (the operator's and its caller's), or the caller's alone where the operator names itself,
+ * and formats text only on demand. Never throws; yields `unknown` where an engine has no stacks.
  */
-export const here = (): Where => placeIn(traced(2, here)) ?? placeIn(traced(40, here)) ?? unknown
+export const here = (operator?: Caller): Where =>
+  placeIn(operator === undefined ? traced(2, here) : traced(1, operator)) ??
+  placeIn(traced(40, here)) ??
+  unknown
 
 /** A place that is looked for when somebody asks for it first. */
 class Late implements Where {
@@ -203,7 +208,7 @@ class Late implements Where {
 }
 
 /** The place of the call during which somebody asks for it first, such as one that reports an error. */
-export const hereOnDemand = (): Where => new Late(here)
+export const hereOnDemand = (): Where => new Late(() => here())
 
 /**
  * The place that `here` gives, for what is called so often that even looking for it counts: takes half the time, and

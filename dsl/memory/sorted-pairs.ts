@@ -13,6 +13,9 @@ const capacity = 256
  */
 export class SortedPairs {
   private readonly chunks: Chunk[] = []
+  /** The first pair of each chunk: a search among chunks reads these alone. */
+  private readonly firsts: number[] = []
+  private readonly seconds: number[] = []
   private chunk = 0
   private at = 0
 
@@ -27,13 +30,14 @@ export class SortedPairs {
 
   /** Places the cursor at the least pair that is not before this one; false: there is none. */
   seek(first: number, second: number): boolean {
-    const { chunks } = this
+    const { chunks, firsts, seconds } = this
     // The last chunk whose first pair is before the pair.
     let low = 0
     let high = chunks.length
     while (low < high) {
       const middle = (low + high) >>> 1
-      if (isBefore(chunks[middle]!, 0, first, second)) low = middle + 1
+      const other = firsts[middle]!
+      if (other < first || (other === first && seconds[middle]! < second)) low = middle + 1
       else high = middle
     }
     this.chunk = Math.max(0, low - 1)
@@ -75,19 +79,11 @@ export class SortedPairs {
   add(first: number, second: number): void {
     const { chunks } = this
     this.seek(first, second)
-    if (chunks.length === 0) chunks.push(emptyChunk())
+    if (chunks.length === 0) this.insert(0, emptyChunk())
     // A pair that belongs between two chunks goes to the end of the former.
     else if (this.chunk > 0 && this.at === 0) this.at = chunks[--this.chunk]!.of
-    let chunk = chunks[this.chunk]!
-    if (chunk.of === capacity) {
-      const half = emptyChunk()
-      move(chunk, capacity / 2, half)
-      chunks.splice(this.chunk + 1, 0, half)
-      if (this.at > chunk.of) {
-        this.at -= chunk.of
-        chunk = half
-      }
-    }
+    if (chunks[this.chunk]!.of === capacity) this.split()
+    const chunk = chunks[this.chunk]!
     const { at } = this
     if (at < chunk.of) {
       chunk.first.copyWithin(at + 1, at, chunk.of)
@@ -96,6 +92,7 @@ export class SortedPairs {
     chunk.first[at] = first
     chunk.second[at] = second
     chunk.of++
+    if (at === 0) this.noteFirst(this.chunk)
   }
 
   /** Removes a pair that is there. */
@@ -106,12 +103,45 @@ export class SortedPairs {
     chunk.of--
     chunk.first.copyWithin(this.at, this.at + 1, chunk.of + 1)
     chunk.second.copyWithin(this.at, this.at + 1, chunk.of + 1)
-    const behind = chunks[this.chunk + 1]
-    if (chunk.of === 0) chunks.splice(this.chunk, 1)
-    else if (behind !== undefined && chunk.of + behind.of <= capacity / 2) {
-      move(behind, 0, chunk)
-      chunks.splice(this.chunk + 1, 1)
+    if (chunk.of === 0) {
+      this.drop(this.chunk)
+      return
     }
+    if (this.at === 0) this.noteFirst(this.chunk)
+    const behind = chunks[this.chunk + 1]
+    if (behind !== undefined && chunk.of + behind.of <= capacity / 2) {
+      move(behind, 0, chunk)
+      this.drop(this.chunk + 1)
+    }
+  }
+
+  /** Cuts the chunk of the cursor in two; the cursor stays at its pair. */
+  private split(): void {
+    const chunk = this.chunks[this.chunk]!
+    const half = emptyChunk()
+    move(chunk, capacity / 2, half)
+    this.insert(this.chunk + 1, half)
+    if (this.at <= chunk.of) return
+    this.at -= chunk.of
+    this.chunk++
+  }
+
+  private insert(place: number, chunk: Chunk): void {
+    this.chunks.splice(place, 0, chunk)
+    this.firsts.splice(place, 0, chunk.first[0]!)
+    this.seconds.splice(place, 0, chunk.second[0]!)
+  }
+
+  private drop(place: number): void {
+    this.chunks.splice(place, 1)
+    this.firsts.splice(place, 1)
+    this.seconds.splice(place, 1)
+  }
+
+  private noteFirst(place: number): void {
+    const chunk = this.chunks[place]!
+    this.firsts[place] = chunk.first[0]!
+    this.seconds[place] = chunk.second[0]!
   }
 }
 

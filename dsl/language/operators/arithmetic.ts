@@ -33,8 +33,8 @@ export type OfOperand = (second: MapInstruction) => Attrs
 /** The public function of an operator of two values, of which the second is a flow or a number. */
 export const operandOf = (operator: Operator, attrsOf: OfOperand): unknown => {
   const ofFlow = attrsOf(['operand', 1])
-  return (operand: unknown) => {
-    const at = here()
+  const make = (operand: unknown) => {
+    const at = here(make)
     return (x: unknown): unknown => {
       if (operand instanceof FlowValue) return apply(operator, at, x, [['the operand', operand]], ofFlow)
       if (isOperandNumber(operand)) return apply(operator, at, x, [], attrsOf(['const', operand]))
@@ -47,6 +47,7 @@ export const operandOf = (operator: Operator, attrsOf: OfOperand): unknown => {
       return apply(operator, at, x, [], attrsOf(['const', 1]))
     }
   }
+  return make
 }
 
 /** The public function of a binary instruction. */

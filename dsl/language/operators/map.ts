@@ -67,7 +67,7 @@ export const map = <const F extends readonly Device<DType, Shape>[]>(
   fn: (x: Expression, ...others: { readonly [K in keyof F]: Expression }) => Expression | number,
   ...others: F
 ) => {
-  const at = here()
+  const at = here(map)
   const operands = others.map((flow, i) => [`operand ${i + 1} of map`, flow] as const)
   const fused = (x: unknown): unknown =>
     apply(mapOperator, at, x, operands, () => attrsOf(fn, 1 + others.length))

@@ -15,7 +15,7 @@ export type AnyUnary = () => <D extends DType, S extends Shape>(x: Device<D, S>)
 export const unary = (operator: Operator, code: readonly MapInstruction[]): AnyUnary => {
   const attrs = attrsOfCode(code)
   const make = () => {
-    const at = here()
+    const at = here(make)
     return (x: unknown): unknown => apply(operator, at, x, [], attrs)
   }
   return make as unknown as AnyUnary
