@@ -66,7 +66,7 @@ export const peakFrom = (
   const { storage, boundKind } = table.plan
   if (storage === 'planned') return arenaPeak(table)
   if (boundKind === 'exact') return poolPeakFrom(table, traces(), { enough })
-  const counted = boundKind === 'enforced' ? undefined : countedPeak(table, traces(), enough)
+  const counted = boundKind === 'enforced' ? undefined : countedPeak(table, traces(), { enough })
   if (counted !== undefined) return counted
   return { ...poolPeakFrom(table, traces(), { enough, ticks: 1 }), exact: true }
 }
@@ -77,14 +77,16 @@ const arenaPeak = (table: CommandTable): Peak => {
   return { device: fixed.slice(0, -1), pinned: fixed.at(-1)!, ticks: 1, exact: true, reachedAt }
 }
 
-/** The peak by counted bytes; undefined where the steady state is further away than the work limit. */
+/**
+ * The peak by counted bytes; undefined where the steady state is further away than the work limit: `work`, or
+ * the one that a plan without a `boundKind` is judged by.
+ */
 export const countedPeak = (
   table: CommandTable,
   traces: readonly AllocationTrace[],
-  enough?: readonly number[],
+  { enough, work = workFor(table.commands) }: { enough?: readonly number[] | undefined; work?: number } = {},
 ): Peak | undefined => {
   const ticks = Math.max(4, Math.floor(maxPeakSteps / Math.max(1, table.commands)))
-  const work = workFor(table.commands)
   const fixed = lasting(table)
   const grown = traces.map((trace, m) => growthOf(trace, fixed[m]!, { ticks, work, enough: enough?.[m] }))
   const isBeyond = grown.some(({ bytes }, m) => bytes > (enough?.[m] ?? Number.POSITIVE_INFINITY))

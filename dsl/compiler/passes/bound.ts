@@ -35,11 +35,18 @@ const pinnedBy = ({ buffers, settings }: Lifetimes): number =>
   }, 0)
 
 /**
+ * Free chunks times lanes that are looked at to count bytes. Chunks are taken in part, so of a GPT's sixty kernels
+ * the count came back to an earlier state after 54,000 ticks: seconds of each compilation, for a plan whose pool
+ * does so in a few ticks.
+ */
+const countedWork = 2 ** 20
+
+/**
  * The bytes that each device holds for a plan, and how they are kept. The first of these that applies:
  *
  *   absent    a small plan, of which L6 drops the waits one by one: the larger of what the session's pool
  *             takes, and L9's count of bytes. That count reaches its steady state later than the pool, and
- *             holds more on the way
+ *             holds more on the way. Where that is too far away, the next one
  *   exact     what the session's pool takes, where its steady state is near enough to be replayed
  *   enforced  what the pool takes in one tick on an idle device
  */
@@ -54,7 +61,9 @@ const heldBy = (ir: Lifetimes): Held =>
     const pool = pass('pool', () => poolPeakFrom(table, traces))(ir)
     if (!pool.exact)
       return { device: pool.first.slice(0, -1), pinned: pool.first.at(-1)!, kind: 'enforced', flat }
-    const counted = isCounted ? pass('peak', () => countedPeak(table, traces))(ir) : undefined
+    const counted = isCounted
+      ? pass('peak', () => countedPeak(table, traces, { work: countedWork }))(ir)
+      : undefined
     if (counted === undefined) return { device: pool.device, pinned: pool.pinned, kind: 'exact', flat }
     // A session takes whole granules; of a device that holds nothing, none.
     const held = counted.device.map(bytes => (bytes === 0 ? 0 : rounded(bytes)))

@@ -8,6 +8,7 @@ import { compile, orThrow, parsePlan, toJSON, verify } from '../../../dsl/index.
 import type { BoundKind, Plan } from '../../../dsl/ir/plan.js'
 import type { Graph } from '../../../dsl/language/graph.js'
 import { granule, poolPeakOf } from '../../../dsl/memory/pool-peak.js'
+import { gpt } from '../../bench/model-bodies.js'
 import { generated } from '../../fixtures/graphs/generated.js'
 import { graphOf, tasksOf } from '../../fixtures/graphs/of-tasks.js'
 import { patternGraph, patterns } from '../../fixtures/graphs/patterns.js'
@@ -105,6 +106,16 @@ describe('the oracle', () => {
       { numRuns: runs(60) },
     )
     expect(Math.min(broken.found, broken.kept)).toBeGreaterThan(often(5))
+  })
+})
+
+describe('the bound of a small graph', () => {
+  test('is what the pool takes, where bytes are counted for thousands of ticks and come to no steady state', () => {
+    const sizes = { vocabulary: 256, width: 768, heads: 12, layers: 1 }
+    const plan = orThrow(compile(gpt({ ...sizes, batch: 8, tokens: 1024 }).graph, { fuse: false }))
+    expect(plan.boundKind).toBe('exact')
+    expect(verify(plan)).toEqual([])
+    expect(plan.bound.device).toEqual(poolPeakOf(plan).device)
   })
 })
 
