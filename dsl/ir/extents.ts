@@ -43,9 +43,11 @@ export const outOfBounds = (plan: Plan, most = 100): readonly OutOfBounds[] => {
     if (kernel === undefined) continue
     const need = needsOf(kernel)
     if (need === undefined) continue
-    if (need.inPlace && run[3].length > 0 && run[4].length > 0) {
-      const [from, to] = [placeOf(plan, run[3][0]!), placeOf(plan, run[4][0]!)]
-      if (from !== to) add(run[4][0]!, `write 0 in the memory of read 0, ${from}`, `it is ${to}`)
+    for (const i of need.inPlace ?? []) {
+      const [read, write] = [run[3][i], run[4][i]]
+      if (read === undefined || write === undefined) continue
+      const [from, to] = [placeOf(plan, read), placeOf(plan, write)]
+      if (from !== to) add(write, `write ${i} in the memory of read ${i}, ${from}`, `it is ${to}`)
     }
     for (const [what, wants, gets] of [
       ['reads', need.reads, run[3]],
@@ -91,8 +93,8 @@ interface Reach {
 interface Needs {
   readonly reads: readonly Reach[]
   readonly writes: readonly Reach[]
-  /** The first write is the memory of the first read. */
-  readonly inPlace?: true
+  /** The writes that are the memory of the read of the same number. */
+  readonly inPlace?: readonly number[]
 }
 
 const dense = (count: number, dtype: DType): Reach => ({
@@ -142,6 +144,7 @@ const needsOf = (kernel: KernelSpec): Needs | undefined => {
     }
     case 'attention': {
       const { batch, heads, groups, queries, keys, size, valueSize, dtype, q, k, v, y, mask, length } = kernel
+      const { appended = 0 } = kernel
       const reach = (operand: AttentionOperand, sizes: readonly number[], row: number): Reach => {
         const end = operand.strides.reduce(
           (sum, step, d) => sum + step * (sizes[d]! - 1),
@@ -152,15 +155,18 @@ const needsOf = (kernel: KernelSpec): Needs | undefined => {
       }
       const seen = [batch, heads, queries, keys]
       const masks = mask?.strides.reduce((sum, step, d) => sum + step * (seen[d]! - 1), 1)
+      const caches = [reach(k, [batch, groups, keys], size), reach(v, [batch, groups, keys], valueSize)]
+      const rows = [size, valueSize].map(row => dense(batch * groups * appended * row, dtype))
       return {
         reads: [
           reach(q, [batch, heads, queries], size),
-          reach(k, [batch, groups, keys], size),
-          reach(v, [batch, groups, keys], valueSize),
+          ...caches,
           ...(mask === undefined ? [] : [dense(masks!, mask.dtype)]),
           ...(length ? [dense(1, 'i32')] : []),
+          ...(appended === 0 ? [] : [...rows, dense(1, 'i32')]),
         ],
-        writes: [reach(y, [batch, heads, queries], valueSize)],
+        writes: [reach(y, [batch, heads, queries], valueSize), ...(appended === 0 ? [] : caches)],
+        ...(appended === 0 ? {} : { inPlace: [1, 2] }),
       }
     }
     case 'reduce':
@@ -199,7 +205,7 @@ const needsOf = (kernel: KernelSpec): Needs | undefined => {
       return {
         reads: [whole, dense(outer * count * inner, dtype), dense(1, 'i32')],
         writes: [whole],
-        inPlace: true,
+        inPlace: [0],
       }
     }
     case 'cuda':

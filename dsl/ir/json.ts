@@ -79,6 +79,7 @@ const order = [
   'pairs',
   'outer',
   'length',
+  'appended',
   'inner',
   'input',
   'output',

@@ -170,7 +170,25 @@ export interface AttentionSpec {
   }
   /** Absent: all keys are there. */
   readonly length?: true
+  /**
+   * So many rows are written into the keys and values first, as by two `append`s. Then the last reads are the rows of
+   * the keys, batch × groups × appended × size, those of the values, and their position, one i32; and the writes are
+   * [y, k, v], the latter two the memory of reads 1 and 2. Only where at most `mostSharing` queries share keys, of at
+   * most `mostAppended` elements a row. Absent: none.
+   */
+  readonly appended?: number
 }
+
+/** Of attention that appends rows: queries that share keys, and elements of a row, at most. */
+export const mostSharing = 16
+export const mostAppended = 256
+
+/** Whether the kernel of attention can append so many rows. */
+export const canAppend = (
+  { heads, groups, queries, keys, size, valueSize }: AttentionSpec,
+  appended: number,
+): boolean =>
+  (heads / groups) * queries <= mostSharing && Math.max(size, valueSize) <= mostAppended && appended <= keys
 
 /** The first element, and the strides over batch, heads (or groups) and rows, in elements. */
 export interface AttentionOperand {

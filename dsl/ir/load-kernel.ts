@@ -11,6 +11,7 @@ import type {
   MatmulSpec,
   ReduceSpec,
 } from './kernel-spec.js'
+import { canAppend, mostAppended, mostSharing } from './kernel-spec.js'
 import { limits } from './limits.js'
 import { hasRows, mapRows, mostPasses } from './map-rows.js'
 import type { Reader } from './reader.js'
@@ -399,7 +400,8 @@ const readAttention = (r: Reader, get: Get, at: string): AttentionSpec => {
   const [heads, groups] = [size('heads'), size('groups')]
   if (heads % groups !== 0)
     r.fault('BadKernel', `${at}.groups`, 'groups', `a divisor of ${heads} heads`, `${groups}`, 'share evenly')
-  return {
+  const appended = get('appended') === undefined ? undefined : size('appended')
+  const spec: AttentionSpec = {
     kind: 'attention',
     batch: size('batch'),
     heads,
@@ -424,7 +426,18 @@ const readAttention = (r: Reader, get: Get, at: string): AttentionSpec => {
           },
         }),
     ...(readFlag(r, get('length'), `${at}.length`) ? { length: true } : {}),
+    ...(appended === undefined ? {} : { appended }),
   }
+  if (appended !== undefined && !canAppend(spec, appended))
+    r.fault(
+      'BadKernel',
+      `${at}.appended`,
+      'appended',
+      `at most ${spec.keys} rows, ${mostSharing} queries that share keys, and ${mostAppended} elements a row`,
+      `${appended} rows, ${(heads / groups) * spec.queries} queries, ${Math.max(spec.size, spec.valueSize)} elements`,
+      'append by kernels of their own',
+    )
+  return spec
 }
 
 const readCuda = (r: Reader, get: Get, at: string): CudaSpec => {

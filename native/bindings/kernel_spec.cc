@@ -151,6 +151,7 @@ void readAttention(KernelSpec& spec, const Napi::Object& object, const std::stri
     made.maskStrides = strides<4>(mask.Get("strides"), field + ".mask.strides");
   }
   made.counted = flagOr(object.Get("length"), field + ".length", false);
+  if (!absent(object.Get("appended"))) made.appended = size("appended");
 }
 
 void readReduce(KernelSpec& spec, const Napi::Object& object, const std::string& field) {

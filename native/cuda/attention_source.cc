@@ -142,8 +142,17 @@ template <bool WIDE, int LENGTH> FN Pack<T, 8> eight(const T* row, int column) {
   return read;
 }
 
+// Rows that are appended take the place of those in memory, which one block of a group writes meanwhile.
+FN void append(T* to, const T* rows, Index first, Index step, int row) {
+  for (Index i = threadIdx.x; i < APPENDED * row; i += 256) {
+    const Index place = first + i / row;
+    if (place >= 0 && place < KEYS) to[place * step + i % row] = rows[i];
+  }
+}
+
 template <bool WIDE>
-FN void attend(const T* q, const T* k, const T* v, const M* mask, const int* length, T* y) {
+FN void attend(const T* q, const T* k, const T* v, const M* mask, const int* length, const T* newK,
+               const T* newV, const int* at, T* y, T* ownK, T* ownV) {
   __shared__ float sums[8][ROWS][COLUMNS], own[ROWS][COLUMNS], most[8][ROWS], total[8][ROWS];
   __shared__ float ownMost[ROWS], ownTotal[ROWS];
   constexpr Index SHARED = HEADS / GROUPS, ALL = SHARED * QUERIES, CHUNKS = (ALL + ROWS - 1) / ROWS;
@@ -153,6 +162,8 @@ FN void attend(const T* q, const T* k, const T* v, const M* mask, const int* len
   const unsigned rank = rankOf();
   k += batch * K0 + group * K1;
   v += batch * V0 + group * V1;
+  const Index first = APPENDED > 0 ? *at : 0;
+  if (APPENDED > 0) newK += layer * APPENDED * SIZE, newV += layer * APPENDED * VALUE;
   const Index there = thereOf(length), share = (there + CLUSTER - 1) / CLUSTER;
   const Index from = rank * share, to = from + share < there ? from + share : there;
 
@@ -161,8 +172,8 @@ FN void attend(const T* q, const T* k, const T* v, const M* mask, const int* len
   #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
     const Index row = row0 + r < ALL ? row0 + r : ALL - 1;
-    const T* at = q + batch * Q0 + (group * SHARED + row / QUERIES) * Q1 + row % QUERIES * Q2;
-    const Pack<T, 8> read = eight<WIDE, SIZE>(at, column);
+    const T* from = q + batch * Q0 + (group * SHARED + row / QUERIES) * Q1 + row % QUERIES * Q2;
+    const Pack<T, 8> read = eight<WIDE, SIZE>(from, column);
     #pragma unroll
     for (int i = 0; i < 8; ++i) query[r][i] = loadF(read.v[i]) * (SCALE * 1.4426950408889634f);
     seen[r] = {-infinity(), 0.0f};
@@ -173,9 +184,11 @@ FN void attend(const T* q, const T* k, const T* v, const M* mask, const int* len
     #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
       // Without a branch all of them are under way at once: past the end the last is read again.
-      const Index key = key0 + u * SLOTS + slot, own = key < to ? key : to - 1;
-      keys[u] = eight<WIDE, SIZE>(k + own * K2, column);
-      values[u] = eight<WIDE, VALUE>(v + own * V2, column);
+      const Index key = key0 + u * SLOTS + slot, place = key < to ? key : to - 1;
+      const Index fresh = place - first;
+      const bool isNew = APPENDED > 0 && fresh >= 0 && fresh < APPENDED;
+      keys[u] = eight<WIDE, SIZE>(isNew ? newK + fresh * SIZE : k + place * K2, column);
+      values[u] = eight<WIDE, VALUE>(isNew ? newV + fresh * VALUE : v + place * V2, column);
     }
     #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
@@ -207,6 +220,10 @@ FN void attend(const T* q, const T* k, const T* v, const M* mask, const int* len
         for (int i = 0; i < 8; ++i) sum[r][i] = fmaf(weight, loadF(values[u].v[i]), sum[r][i]);
       }
     }
+  }
+  if (APPENDED > 0 && rank == CLUSTER - 1 && row0 == 0) {
+    append(ownK + batch * K0 + group * K1, newK, first, K2, SIZE);
+    append(ownV + batch * V0 + group * V1, newV, first, V2, VALUE);
   }
   // The slots of a warp.
   #pragma unroll
@@ -268,13 +285,13 @@ FN void attend(const T* q, const T* k, const T* v, const M* mask, const int* len
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1) IN_CLUSTERS braid_attention(PARAMETERS) {
-  attend<false>(q, k, v, mask, length, y);
+  attend<false>(q, k, v, mask, length, newK, newV, at, y, ownK, ownV);
 }
 )cuda";
 
 constexpr const char* kFewWide = R"cuda(
 extern "C" __global__ void __launch_bounds__(256, 1) IN_CLUSTERS braid_attention_wide(PARAMETERS) {
-  attend<true>(q, k, v, mask, length, y);
+  attend<true>(q, k, v, mask, length, newK, newV, at, y, ownK, ownV);
 }
 )cuda";
 
@@ -511,9 +528,16 @@ std::string constants(const KernelSpec& spec) {
   text += "constexpr float EXPONENT = " + hexFloat(std::abs(one.scale) * 1.4426950408889634) + ";\n";
   if (!one.masked) text += "constexpr const M* mask = nullptr;\n";
   if (!one.counted) text += "constexpr const int* length = nullptr;\n";
+  text += constant("Index", "APPENDED", one.appended);
+  if (one.appended == 0)
+    text +=
+        "constexpr const T* newK = nullptr, *newV = nullptr;\nconstexpr const int* at = nullptr;\n"
+        "constexpr T* ownK = nullptr, *ownV = nullptr;\n";
   text += "#define PARAMETERS const T* q, const T* k, const T* v, ";
   text += one.masked ? "const M* mask, " : "";
   text += one.counted ? "const int* length, " : "";
+  if (one.appended > 0)
+    return text + "const T* newK, const T* newV, const int* at, T* y, T* ownK, T* ownV, Index count\n";
   return text + "T* y, Index count\n";
 }
 
@@ -587,15 +611,17 @@ void attentionSource(const KernelSpec& spec, int architecture, int multiprocesso
   else
     attention::manySource(spec, architecture, multiprocessors, text, source);
   const auto bytes = static_cast<std::int64_t>(elementBytes(spec.input));
-  source->alignments = {16, 16, 16};
-  source->byteOffsets = {one.q.offset * bytes, one.k.offset * bytes, one.v.offset * bytes};
-  for (const bool other : {one.masked, one.counted}) {
-    if (!other) continue;
-    source->alignments.push_back(1);
-    source->byteOffsets.push_back(0);
-  }
-  source->alignments.push_back(16);
-  source->byteOffsets.push_back(one.y.offset * bytes);
+  const auto pointer = [source](std::int64_t offset, std::size_t alignment) {
+    source->alignments.push_back(alignment);
+    source->byteOffsets.push_back(offset);
+  };
+  for (const AttentionOperand* operand : {&one.q, &one.k, &one.v}) pointer(operand->offset * bytes, 16);
+  for (const bool other : {one.masked, one.counted})
+    if (other) pointer(0, 1);
+  if (one.appended > 0) pointer(0, 16), pointer(0, 16), pointer(0, 1);
+  pointer(one.y.offset * bytes, 16);
+  if (one.appended > 0)
+    for (const AttentionOperand* operand : {&one.k, &one.v}) pointer(operand->offset * bytes, 16);
   source->count = spec.batch * one.heads * one.queries;
   source->wide = true;
 }

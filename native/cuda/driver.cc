@@ -311,7 +311,7 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
       KernelSource source;
       const int architecture = context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor);
       attentionSource(spec, architecture, info_.multiprocessors, &source);
-      return prepareSource(source, source.byteOffsets.size() - 1, "attention", kernel);
+      return prepareSource(source, spec.attention.reads(), "attention", kernel);
     }
     case KernelSpec::Kind::reduce: {
       KernelSource source;

@@ -135,6 +135,13 @@ struct AttentionSpec {
   bool masked = false, counted = false;  // a mask, and a length, follow the values
   DType maskType = DType::u8;
   std::array<std::int64_t, 4> maskStrides{};
+  // Rows that are written into the keys and values first. Then these rows and their position are the last
+  // reads, and the memory of the keys and of the values is written too.
+  std::int64_t appended = 0;
+  std::size_t reads() const {
+    return 3u + (masked ? 1u : 0u) + (counted ? 1u : 0u) + (appended > 0 ? 3u : 0u);
+  }
+  std::size_t writes() const { return appended > 0 ? 3 : 1; }
   std::int64_t maskEnd(std::int64_t batch) const {
     return maskStrides[0] * (batch - 1) + maskStrides[1] * (heads - 1) + maskStrides[2] * (queries - 1) +
            maskStrides[3] * (keys - 1) + 1;

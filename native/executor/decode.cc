@@ -66,6 +66,12 @@ Extents extentsOf(const KernelSpec& spec) {
       if (one.masked) extents.reads.push_back(bytesOf(one.maskEnd(spec.batch), one.maskType));
       if (one.counted) extents.reads.push_back(bytesOf(1, DType::i32));
       extents.writes = {bytesOf(one.y.end(spec.batch, one.heads, one.queries, one.valueSize), spec.input)};
+      if (one.appended > 0) {
+        for (const std::int64_t row : {one.size, one.valueSize})
+          extents.reads.push_back(bytesOf(spec.batch * one.groups * one.appended * row, spec.input));
+        extents.reads.push_back(bytesOf(1, DType::i32));
+        extents.writes.insert(extents.writes.end(), {extents.reads[1], extents.reads[2]});
+      }
       break;
     }
     case KernelSpec::Kind::reduce:

@@ -1,5 +1,6 @@
 #include "kernels/check.h"
 
+#include <algorithm>
 #include <initializer_list>
 
 #include "kernels/map_rows.h"
@@ -173,7 +174,12 @@ Problem checkAttention(const KernelSpec& spec) {
       !reaches({spec.batch, one.heads, one.queries}, one.y.strides.data(), one.y.offset) ||
       !reaches({spec.batch, one.heads, one.queries, one.keys}, one.maskStrides.data(), 0))
     return "attention: an operand reaches before its start or too far";
-  return checkCounts(spec, 3u + (one.masked ? 1u : 0u) + (one.counted ? 1u : 0u), 1);
+  if (one.appended < 0 || one.appended > one.keys)
+    return "attention: " + show(one.appended) + " rows appended to " + show(one.keys) + " keys";
+  if (one.appended > 0 &&
+      (one.heads / one.groups * one.queries > 16 || std::max(one.size, one.valueSize) > 256))
+    return "attention: rows are appended where at most 16 queries share keys of at most 256 elements";
+  return checkCounts(spec, one.reads(), one.writes());
 }
 
 Problem checkReduce(const KernelSpec& spec) {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "kernels/cpu.h"
@@ -86,10 +87,11 @@ class CpuAttention final : public CpuKernel {
       : one_(spec.attention),
         type_(spec.input),
         rows_(spec.batch * one_.heads * one_.queries),
+        batch_(spec.batch),
         scale_(static_cast<float>(one_.scale)),
         accumulate_(chooseAccumulate()) {
-    readCount = 3u + (one_.masked ? 1u : 0u) + (one_.counted ? 1u : 0u);
-    writeCount = 1;
+    readCount = one_.reads();
+    writeCount = one_.writes();
     const auto element = static_cast<std::uint32_t>(elementBytes(type_));
     const auto extent = [&](const AttentionOperand& operand, std::int64_t heads, std::int64_t rows,
                             std::int64_t row) {
@@ -103,13 +105,23 @@ class CpuAttention final : public CpuKernel {
       extents.push_back(Extent{static_cast<std::uint64_t>(one_.maskEnd(spec.batch)) * size, size});
     }
     if (one_.counted) extents.push_back(Extent{4, 4});
+    if (one_.appended > 0) {
+      for (const std::int64_t row : {one_.size, one_.valueSize})
+        extents.push_back(Extent{
+            static_cast<std::uint64_t>(batch_ * one_.groups * one_.appended * row) * element, element});
+      extents.push_back(Extent{4, 4});
+    }
     extents.push_back(extent(one_.y, one_.heads, one_.queries, one_.valueSize));
+    if (one_.appended > 0) extents.insert(extents.end(), {Extent(extents[1]), Extent(extents[2])});
     flops = 2.0 * static_cast<double>(rows_) * static_cast<double>(one_.keys) *
             static_cast<double>(one_.size + one_.valueSize) * (one_.causal ? 0.5 : 1.0);
   }
 
   bool run(const DeviceAddress* addresses, Scratch& scratch, Part part) const override {
-    const PartRange range(part, rows_);
+    // Halves of the queries may read the same new rows: all is in the second half then.
+    if (one_.appended > 0 && part == Part::first) return true;
+    if (one_.appended > 0) append(addresses);
+    const PartRange range(one_.appended > 0 ? Part::all : part, rows_);
     const std::int64_t width = padded(one_.valueSize);
     float* memory = scratch.floats(static_cast<std::size_t>(one_.size * kKeys + kKeys * width +
                                                             kRows * (one_.size + kKeys + width + 2)));
@@ -139,6 +151,24 @@ class CpuAttention final : public CpuKernel {
     float *keys, *values, *queries, *scores, *sums, *most, *totals;
     std::int64_t first, rows;
   };
+
+  // Rows whose place is outside are not written.
+  void append(const DeviceAddress* addresses) const {
+    const std::int64_t first = *reinterpret_cast<const std::int32_t*>(addresses[readCount - 1]);
+    const std::size_t element = elementBytes(type_);
+    for (const auto& [operand, row, which] :
+         {std::tuple{&one_.k, one_.size, 0u}, std::tuple{&one_.v, one_.valueSize, 1u}}) {
+      const auto* from = reinterpret_cast<const std::byte*>(addresses[readCount - 3 + which]);
+      auto* to = reinterpret_cast<std::byte*>(addresses[readCount + 1 + which]);
+      const std::size_t bytes = static_cast<std::size_t>(row) * element;
+      for (std::int64_t layer = 0; layer < batch_ * one_.groups; ++layer)
+        for (std::int64_t j = 0; j < one_.appended; ++j, from += bytes) {
+          if (first + j < 0 || first + j >= one_.keys) continue;
+          const std::int64_t place = at(*operand, layer / one_.groups, layer % one_.groups, first + j);
+          std::memcpy(to + static_cast<std::size_t>(place) * element, from, bytes);
+        }
+    }
+  }
 
   std::int64_t batchOf(std::int64_t row) const { return row / one_.queries / one_.heads; }
   std::int64_t headOf(std::int64_t row) const { return row / one_.queries % one_.heads; }
@@ -239,6 +269,7 @@ class CpuAttention final : public CpuKernel {
   AttentionSpec one_;
   DType type_;
   std::int64_t rows_;  // of all batches and heads
+  std::int64_t batch_;
   float scale_;
   Accumulate accumulate_;
 };

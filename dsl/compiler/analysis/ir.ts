@@ -27,6 +27,8 @@ export interface Checked {
   readonly turnOf?: readonly number[]
   /** Whether the graph had rates, and `unroll` made instances of its nodes. */
   readonly unrolled?: boolean
+  /** Set by `fuse`: attention may write the rows that are appended to what it reads. */
+  readonly joinsAppends?: true
 }
 
 /**
@@ -137,6 +139,8 @@ export interface Change {
   readonly of: string
   /** Whether it is the next value of a state. */
   readonly state?: true
+  /** The kernel of attention that does it, where it is none of its own. */
+  readonly by?: string
   readonly at: Where
   readonly copied?: CopiedFor
   /** The name of the reader because of which it is a copy. */

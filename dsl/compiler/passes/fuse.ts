@@ -16,7 +16,8 @@ import { withStridedReads } from './fuse/strided-reads.js'
 //   → y = fused(x): one kernel that reads each row of x once
 //
 // Before that, attention reads rows where they lie (fuse/strided-reads.ts), and products take what their own kernels
-// can do of what follows them (fuse/epilogues.ts).
+// can do of what follows them (fuse/epilogues.ts). After it, once values have their memory, attention takes the appends
+// to what it reads (lower/appends.ts).
 //
 // After this pass an elementwise value, or a reduction along rows, is computed in the kernel of its readers
 // where these are one kernel, on the same lane and device, at the same rate, and one kernel takes no longer
@@ -157,5 +158,11 @@ export const fuse =
     const regions = [...reads.regions, ...products.regions, ...fusing.fusion.regions].slice(0, mostListed)
     const kernels = fusing.fusion.kernels + products.regions.length + reads.regions.length
     const fusion = { ...fusing.fusion, kernels, regions, effort }
-    return { ir: rewritten, fusion, differs: { several: fusing.siblings > 0, free: fusing.hasSeveral } }
+    const ops = new Set(effort === 'lean' ? [] : ir.nodes.map(({ op }) => op))
+    const joinsAppends = ops.has('append') && ops.has('attention')
+    return {
+      ir: joinsAppends ? { ...rewritten, joinsAppends } : rewritten,
+      fusion,
+      differs: { several: fusing.siblings > 0, free: fusing.hasSeveral },
+    }
   }

@@ -3,6 +3,7 @@ import type { GraphNode } from '../../ir/graph.js'
 import { type InitData, isInitData } from '../../language/initial-value.js'
 import type { Change, Checked, ControlEdge, Lowered } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
+import { withAppends } from './lower/appends.js'
 import { outputs, part, peer, upload, window } from './lower/copies.js'
 import { compute, donationHazards, fusedKernel, userKernel, type Writes } from './lower/kernels.js'
 import { Lowering } from './lower/lowering.js'
@@ -105,7 +106,7 @@ export const lower = pass('lower', (ir: Checked): Passed<Lowered> => {
   const changes = [...changesOf(low), ...states(low)].slice(0, mostListed)
   donationHazards(low)
   const { buffers, control, communicators } = low
-  return E.right({
+  const lowered: Lowered = {
     settings: ir.settings,
     ...low.operations.done(buffers),
     buffers,
@@ -114,5 +115,6 @@ export const lower = pass('lower', (ir: Checked): Passed<Lowered> => {
     ...(low.inits.size === 0 ? {} : { inits: low.inits }),
     ...(changes.length === 0 ? {} : { changes }),
     ...(ir.unrolled ? { gathers: true as const } : {}),
-  })
+  }
+  return E.right(ir.joinsAppends ? withAppends(lowered) : lowered)
 })

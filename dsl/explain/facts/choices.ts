@@ -76,11 +76,12 @@ const whyCopied: Readonly<Record<CopiedFor, string>> = {
 }
 
 const changesOf = (changes: readonly Change[]): NonNullable<Choices['changes']> =>
-  changes.map(({ name, of, at, state, copied, reader = '' }) => {
+  changes.map(({ name, of, at, state, copied, reader = '', by }) => {
+    const kernel = by === undefined ? '' : `, in the kernel of ${by}`
     const why = copied === undefined ? '' : `: ${reader} ${whyCopied[copied]}`.replace(':  ', ': ')
     const says =
       state === undefined
-        ? `${name} changes ${copied === undefined ? `${of} in place` : `a copy of ${of}`}`
+        ? `${name} changes ${copied === undefined ? `${of} in place` : `a copy of ${of}`}${kernel}`
         : `the next ${of} is ${copied === undefined ? `made in place by ${name}` : `a copy of ${name}`}`
     return { says: `${says}${why}`, at: String(at) }
   })

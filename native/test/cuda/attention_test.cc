@@ -18,7 +18,8 @@ struct Case {
   DType mask = DType::f32;  // f32: none
   int length = -1;          // -1: none
   double scale = 0.25;
-  bool together = false;  // q, k, v and y lie by tokens, and q, k and v in one row
+  bool together = false;              // q, k, v and y lie by tokens, and q, k and v in one row
+  std::int64_t appended = 0, at = 0;  // rows that are written to the keys and values first, and where
 };
 
 // Of these, each has a kernel on tensor cores, for few queries or of plain arithmetic, or two of them.
@@ -33,6 +34,16 @@ const Case kCases[] = {
     {"few, groups", DType::f32, 2, 6, 2, 2, 100, 20, 33, true, DType::i32},
     {"few, wide", DType::f16, 1, 5, 1, 1, 70, 24, 40, false, DType::u8, 33, -0.5},
     {"few, less than a key for each", DType::f32, 1, 1, 1, 3, 2, 256, 8, true},
+    {"few, appended to a cache", DType::bf16, 2, 4, 2, 1, 300, 64, 48, false, DType::f32, 292, 0.25, false, 1,
+     291},
+    {"few, several rows appended", DType::f16, 1, 3, 3, 5, 90, 16, 32, true, DType::u8, 70, 0.25, false, 5,
+     65},
+    {"few, rows appended before the start", DType::f32, 2, 2, 1, 2, 40, 20, 33, false, DType::f32, -1, 0.25,
+     false, 7, -3},
+    {"few, rows appended past the end", DType::bf16, 1, 12, 2, 2, 200, 24, 24, false, DType::f32, 199, 0.25,
+     false, 4, 198},
+    {"few, appended beyond what is seen", DType::f32, 1, 2, 2, 1, 130, 8, 8, false, DType::f32, 20, 0.25,
+     false, 2, 64},
     {"plain", DType::f32, 1, 2, 1, 67, 130, 20, 70, true, DType::u8, 101},
     {"plain, odd sizes", DType::f16, 1, 2, 2, 35, 65, 33, 17, true},
 };
@@ -62,6 +73,7 @@ KernelSpec specOf(const Case& one) {
     a.maskStrides = {one.heads * one.keys, one.keys, 0, 1};
   }
   a.counted = one.length >= 0;
+  a.appended = one.appended;
   return spec;
 }
 
@@ -83,6 +95,13 @@ std::vector<std::vector<std::uint8_t>> readsOf(const Case& one, const KernelSpec
     reads.emplace_back(4);
     std::memcpy(reads.back().data(), &one.length, 4);
   }
+  if (one.appended > 0) {
+    values(one.batch * one.groups * one.appended * one.size, one.type);
+    values(one.batch * one.groups * one.appended * one.valueSize, one.type);
+    const auto at = static_cast<std::int32_t>(one.at);
+    reads.emplace_back(4);
+    std::memcpy(reads.back().data(), &at, 4);
+  }
   return reads;
 }
 
@@ -94,6 +113,7 @@ std::vector<std::uint8_t> answerOf(const KernelSpec& spec, std::vector<std::vect
   std::vector<DeviceAddress> addresses;
   for (auto& read : reads) addresses.push_back(reinterpret_cast<DeviceAddress>(read.data()));
   addresses.push_back(reinterpret_cast<DeviceAddress>(into.data()));
+  if (spec.attention.appended > 0) addresses.insert(addresses.end(), {addresses[1], addresses[2]});
   Scratch scratch;
   EXPECT_TRUE(kernel->run(addresses.data(), scratch, part));
   return into;
@@ -114,37 +134,81 @@ TEST(HostAttention, YieldsTheSameInTwoParts) {
   }
 }
 
+// What a kernel does that appends is what two kernels for that and one without them do.
+TEST(HostAttention, AppendsBeforeItReads) {
+  Random random{8};
+  for (const Case& one : kCases) {
+    if (one.appended == 0) continue;
+    KernelSpec spec = specOf(one);
+    auto reads = readsOf(one, spec, random), apart = reads;
+    const AttentionSpec& a = spec.attention;
+    const std::vector<std::uint8_t> empty(
+        static_cast<std::size_t>(a.y.end(one.batch, one.heads, one.queries, one.valueSize)) *
+        elementBytes(one.type));
+    const auto whole = answerOf(spec, reads, Part::all, empty);
+    const std::size_t rows = apart.size() - 3;
+    for (const std::size_t which : {0, 1}) {
+      KernelSpec append;
+      append.kind = KernelSpec::Kind::append;
+      append.outer = one.batch * one.groups, append.length = one.keys, append.count = one.appended;
+      append.inner = which == 0 ? one.size : one.valueSize, append.input = one.type;
+      std::string detail;
+      CpuKernelResult kernel;
+      ASSERT_EQ(prepareCpu(&kernel, append, {}, &detail), Status::ok) << detail;
+      std::vector<DeviceAddress> addresses;
+      for (auto* each : {&apart[1 + which], &apart[rows + which], &apart.back(), &apart[1 + which]})
+        addresses.push_back(reinterpret_cast<DeviceAddress>(each->data()));
+      Scratch scratch;
+      ASSERT_TRUE(kernel->run(addresses.data(), scratch, Part::all));
+    }
+    EXPECT_EQ(apart[1], reads[1]) << one.name;
+    EXPECT_EQ(apart[2], reads[2]) << one.name;
+    spec.attention.appended = 0;
+    apart.resize(rows);
+    EXPECT_EQ(firstDifference(answerOf(spec, apart, Part::all, empty), whole, one.type), -1) << one.name;
+  }
+}
+
 TEST(CudaAttention, MeansWhatTheHostsKernelMeans) {
   Emulation emulation("attention");
   Random random{20261123};
   std::vector<std::vector<std::uint8_t>> wanted;
+  std::vector<std::array<std::vector<std::uint8_t>, 2>> caches;
   std::vector<KernelSource> sources;
-  std::size_t tensor = 0;
+  std::size_t tensor = 0, clusters = 0;
   for (std::size_t i = 0; i < std::size(kCases); ++i) {
     const Case& one = kCases[i];
     const KernelSpec spec = specOf(one);
     KernelSource& source = sources.emplace_back();
-    attentionSource(spec, 80, i % 2 == 0 ? 132 : 1, &source);
+    attentionSource(spec, i % 4 == 0 ? 80 : 90, i % 7 == 1 ? 1 : 132, &source);
+    clusters += source.text.find("__cluster_dims__(") != std::string::npos ? 1 : 0;
     tensor += source.text.find("mma.sync") != std::string::npos ? 1 : 0;
-    auto reads = readsOf(one, spec, random);
+    const auto reads = readsOf(one, spec, random);
+    auto changed = reads;
     const AttentionSpec& a = spec.attention;
     const std::size_t bytes =
         static_cast<std::size_t>(a.y.end(one.batch, one.heads, one.queries, one.valueSize)) *
         elementBytes(one.type);
-    wanted.push_back(answerOf(spec, reads, Part::all, std::vector<std::uint8_t>(bytes)));
+    wanted.push_back(answerOf(spec, changed, Part::all, std::vector<std::uint8_t>(bytes)));
+    caches.push_back({changed[1], changed[2]});
+    EXPECT_EQ(changed[1] != reads[1], one.appended > 0) << one.name;
     std::vector<const char*> types{"const T", "const T", "const T"};
     if (a.masked) types.push_back("const M");
     if (a.counted) types.push_back("const int");
+    if (a.appended > 0) types.insert(types.end(), {"const T", "const T", "const int"});
     types.push_back("T");
+    if (a.appended > 0) types.insert(types.end(), {"T", "T"});
     const std::string isBf16 = one.type == DType::bf16 ? "true" : "false";
     emulation.add("c" + std::to_string(i), source, types, reads, bytes,
                   "static void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { "
                   "multiplyAs(c, a, b0, b1, " +
                       isBf16 +
                       "); }\nstatic unsigned packed(float low, float high) { return packedAs(low, high, " +
-                      isBf16 + "); }\n");
+                      isBf16 + "); }\n",
+                  a.appended > 0 ? std::vector<std::size_t>{1, 2} : std::vector<std::size_t>{});
   }
   EXPECT_GE(tensor, 6u);
+  EXPECT_GE(clusters, 3u);
   ASSERT_TRUE(emulation.run());
   for (std::size_t i = 0; i < std::size(kCases); ++i) {
     const Case& one = kCases[i];
@@ -162,6 +226,13 @@ TEST(CudaAttention, MeansWhatTheHostsKernelMeans) {
             << want;
       }
       EXPECT_EQ(numbers > 0, one.length != 0) << one.name;
+      for (std::size_t r = 1; one.appended > 0 && r <= 2; ++r) {
+        const std::vector<std::uint8_t>& cache = caches[i][r - 1];
+        EXPECT_EQ(emulation.result("c" + std::to_string(i), variant.entry + ("-" + std::to_string(r)),
+                                   cache.size()),
+                  cache)
+            << one.name << ", " << variant.entry;
+      }
     }
   }
 }

@@ -214,10 +214,11 @@ class Emulation {
   Emulation& operator=(const Emulation&) = delete;
 
   // A source with its reads, the types of its pointers in the source's words, and the bytes that it writes.
-  // `before` is put in front of the text, in its namespace.
+  // `before` is put in front of the text, in its namespace. The reads in `changed` are written too, in their
+  // memory, after the first write.
   void add(const std::string& name, const cuda::KernelSource& source, const std::vector<const char*>& types,
            const std::vector<std::vector<std::uint8_t>>& reads, std::size_t bytes,
-           const std::string& before = "") {
+           const std::string& before = "", const std::vector<std::size_t>& changed = {}) {
     std::string text = replaced(source.text, "extern \"C\" ", "");
     text = replaced(text, "asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x.bits));",
                     "y = braid::floatFromF16(x.bits);");
@@ -241,10 +242,21 @@ class Emulation {
       const std::string entry = variant.entry;
       text_ += "static void run_" + entry + "(char** p) { " + entry + "(" + arguments + "0); }\n";
       main_ += "    std::vector<char> " + entry + "(" + std::to_string(bytes) +
-               " + 64);\n    p.push_back(aligned(" + entry + "));\n    launch(" + name + "::run_" + entry +
-               ", p.data(), " + std::to_string(variant.threads / variant.block) + ", " +
-               std::to_string(variant.block) + ", " + name + "::clusterSize);\n    toFile(\"" +
-               pathOf(name, entry) + "\", p.back(), " + std::to_string(bytes) + ");\n    p.pop_back();\n";
+               " + 64);\n    p.push_back(aligned(" + entry + "));\n";
+      for (const std::size_t r : changed) {
+        const std::string which = std::to_string(r);
+        main_ += "    files[" + which + "] = fileOf(\"" + (folder_ / (name + "-" + which)).string() +
+                 "\");\n    p[" + which + "] = aligned(files[" + which + "]) + " +
+                 std::to_string(source.byteOffsets[r]) + ";\n    p.push_back(p[" + which + "]);\n";
+      }
+      main_ += "    launch(" + name + "::run_" + entry + ", p.data(), " +
+               std::to_string(variant.threads / variant.block) + ", " + std::to_string(variant.block) + ", " +
+               name + "::clusterSize);\n    toFile(\"" + pathOf(name, entry) + "\", aligned(" + entry +
+               "), " + std::to_string(bytes) + ");\n";
+      for (const std::size_t r : changed)
+        main_ += "    toFile(\"" + pathOf(name, entry + "-" + std::to_string(r)) + "\", aligned(files[" +
+                 std::to_string(r) + "]), " + std::to_string(reads[r].size()) + ");\n";
+      main_ += "    p.resize(" + std::to_string(reads.size()) + ");\n";
     }
     text_ +=
         "#ifdef CLUSTER\nconstexpr unsigned clusterSize = CLUSTER;\n#else\n"

@@ -360,6 +360,7 @@ TEST(CudaSources, CompileUnderNvrtc) {
       one.heads = 6, one.groups = 2, one.queries = queries, one.keys = 700;
       one.size = 32, one.valueSize = type == DType::f16 ? 33 : 96;
       one.causal = one.masked = one.counted = type == DType::bf16;
+      one.appended = queries == 1 ? 3 : 0;
       one.q.strides = one.k.strides = one.v.strides = one.y.strides = {160, 40, 8};
       for (const int architecture : {80, 90}) {
         source = {};

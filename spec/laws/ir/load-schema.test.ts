@@ -23,6 +23,7 @@ import {
   param,
   reshape,
   slice,
+  state,
   tensor,
   topK,
   upload,
@@ -109,7 +110,22 @@ const products = orThrow(
     { fuse: true },
   ),
 )
+// Attention that appends to what it reads.
+const appends = orThrow(
+  compile(
+    graph({ x: tensor('f32', [2, 1, 4]), at: tensor('i32', []) }, flows => {
+      const cache = state({ keys: tensor('f32', [2, 8, 4]), values: tensor('f32', [2, 8, 4]) })
+      const [x, at] = [flows.x.pipe(upload()), flows.at.pipe(upload())]
+      const keys = cache.keys.pipe(append(x, { axis: 1, at }))
+      const values = cache.values.pipe(append(x, { axis: 1, at }))
+      cache.next({ keys, values })
+      return { y: x.pipe(attention(keys, values, { length: at }), download()) }
+    }),
+    { fuse: true },
+  ),
+)
 const plans = [
+  appends,
   products,
   singleLane,
   twoLanes,
@@ -127,6 +143,7 @@ test('know every field of every kernel: what was written is read', () => {
     expect(orThrow(parsePlan(toJSON(plan))).nodes.map(({ kernel }) => kernel)).toEqual(
       plan.nodes.map(({ kernel }) => kernel),
     )
+  expect(appends.nodes.some(({ kernel }) => kernel?.kind === 'attention' && kernel.appended === 1)).toBe(true)
   expect(products.nodes.filter(({ kernel }) => kernel?.kind === 'matmul' && kernel.epilogue).length).toBe(2)
 })
 
@@ -214,13 +231,14 @@ const applied = (base: object, path: Path, { kind, value }: Edit): unknown =>
 /**
  * The checks that only the loader can make, since they relate one field to others: ids against the lists that
  * they index, views against their roots, sizes against shapes and kernels against the buffers that they run
- * on, one size for each device, offsets where storage is planned.
+ * on, one size for each device, offsets where storage is planned, rows that attention appends against its
+ * sizes.
  */
 const deep = (fault: PlanFault): boolean =>
   fault._tag === 'UnknownId' ||
   fault._tag === 'BadAlias' ||
   fault._tag === 'Extent' ||
-  (fault._tag === 'BadKernel' && /\.(strides|parts|count|groups)$/.test(fault.at)) ||
+  (fault._tag === 'BadKernel' && /\.(strides|parts|count|groups|appended)$/.test(fault.at)) ||
   (fault._tag === 'OutOfRange' && /^plan\.(bound\.device|arena)$|\.init$/.test(fault.at)) ||
   (fault._tag === 'OutOfRange' && /^graphs\[\d+\]\.(from|to)$/.test(fault.at)) ||
   (fault._tag === 'TooMany' && fault.at === 'plan.buffers') ||
