@@ -55,21 +55,23 @@ export const ours = async (
   await using device = orThrow(await Device.open(name)())
   await using session = orThrow(await open(plan, { device, params: values() as never })())
   let outputs: readonly Output[] = []
-  /** Milliseconds a tick, from the first submission to the last lease. */
+  /** Milliseconds a tick, from the first submission to the last lease; its outputs are copied after that. */
   const drain = async (ticks: number) => {
     let left = ticks
+    let ended = Number.NaN
     const began = performance.now()
     await lastValueFrom(
       session.run({} as never, { ticks }).pipe(
         map(lease => {
           using held = lease as unknown as Disposable & Readonly<Record<string, Output>>
           if (--left > 0) return
+          ended = performance.now()
           const named = Object.entries(held).sort(([a], [b]) => (a < b ? -1 : 1))
           outputs = named.map(([, value]) => value.slice())
         }),
       ),
     )
-    return (performance.now() - began) / ticks
+    return (ended - began) / ticks
   }
   await drain(warm)
   const ticks = Math.min(steps, Math.max(10, Math.floor((1000 * seconds) / (await drain(inFlight)))))
