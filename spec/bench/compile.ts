@@ -17,7 +17,10 @@ interface Subject {
   readonly lanes: number
   /** Whether the bound is compared with a long replay. */
   readonly replayed: boolean
-  /** Whether operations become one kernel where that is better. */
+  /**
+   * Whether operations become one kernel where that is better. Else the graph is planned once, and the times of
+   * passes are those of its own operations.
+   */
   readonly fuse: boolean
 }
 
@@ -139,7 +142,10 @@ interface Row {
 
 const sizes = [10_000, 30_000, 100_000, 300_000, 1_000_000]
 
-/** Of `streamed` so many layers, of `outputs` and `shared` so many values, of `scans` so many; else nodes. */
+/**
+ * Rows without `fuse` are compiled with `fuse: false`: a graph is planned once, with an operation for each node. With
+ * `fuse` it is planned as it is and with fused kernels. Of `streamed` so many layers, of `outputs` and `shared` so many values, of `scans` so many; else nodes.
+ */
 const table: readonly Row[] = [
   { shape: 'cholesky', sizes, replayed: true },
   { shape: 'random', sizes, replayed: true },

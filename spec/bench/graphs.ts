@@ -81,7 +81,7 @@ const spread = ({ least, most }: { readonly least: number; readonly most: number
 
 /** The mode that the compiler takes by itself, from its predictions. */
 const chosen = ({ graph }: Pipeline): 'eager' | 'graph' => {
-  const { graphs = [] } = orThrow(compile(graph, { inFlight, mode: 'auto' }))
+  const { graphs = [] } = orThrow(compile(graph, { inFlight, fuse: false, mode: 'auto' }))
   return graphs.length > 0 ? 'graph' : 'eager'
 }
 

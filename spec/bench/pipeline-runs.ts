@@ -51,7 +51,8 @@ export const ours = async (
   options: CompileOptions = {},
   name = 'cuda:0',
 ): Promise<Own> => {
-  const plan = orThrow(compile(graph, { inFlight, ...options }))
+  // Both sides have a kernel an operation, unless the options say otherwise.
+  const plan = orThrow(compile(graph, { inFlight, fuse: false, ...options }))
   await using device = orThrow(await Device.open(name)())
   await using session = orThrow(await open(plan, { device, params: values() as never })())
   let outputs: readonly Output[] = []

@@ -57,9 +57,10 @@ describe.each(present)('an arena for each tick in flight, on %s', device => {
         sample({ kernels: device === 'host' }),
         fc.integer({ min: 1, max: 1e6 }),
         fc.integer({ min: 1, max: 4 }),
-        async (made, seed, inFlight) => {
+        fc.boolean(),
+        async (made, seed, inFlight, fuse) => {
           const { graph, params, dims, feeds, ticks } = made
-          const compile = { dims, inFlight }
+          const compile = { dims, inFlight, fuse }
           const got = await expectSame({ graph, params, feeds, compile, ...(ticks ? { ticks } : {}) }, seed)
           await expectMeant(made, got)
         },

@@ -62,9 +62,10 @@ describe.each(present)('a plan in graph mode on %s', device => {
         sample({ kernels: device === 'host' }),
         fc.integer({ min: 1, max: 1e6 }),
         fc.constantFrom('fast' as const, 'small' as const),
-        async (made, seed, memory) => {
+        fc.boolean(),
+        async (made, seed, memory, fuse) => {
           const { graph, params, dims, inFlight } = made
-          const running = { graph, params, feeds: made.feeds, compile: { dims, inFlight, memory } }
+          const running = { graph, params, feeds: made.feeds, compile: { dims, inFlight, memory, fuse } }
           const got = await expectSame({ ...running, ...(made.ticks ? { ticks: made.ticks } : {}) }, seed)
           await expectMeant(made, got)
         },

@@ -1,5 +1,5 @@
 // The law of the project: for every graph and every feed, the compiled plan yields what `interpret` yields,
-// with pooled storage and with planned. On `host` under jitter and with poisoned memory, so that a missing
+// with pooled storage and with planned, with fused kernels and without. On `host` under jitter and with poisoned memory, so that a missing
 // wait or a lifetime that ends too early gives a wrong result.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -13,7 +13,7 @@ const check = async (
   made: Sample,
   device: string,
   seed: number,
-  compiling: Pick<CompileOptions, 'storage' | 'memory'>,
+  compiling: Pick<CompileOptions, 'storage' | 'memory' | 'fuse'>,
 ) => {
   const { graph, params, dims, inFlight } = made
   const host = device === 'host' ? { host: { jitter: seed, jitterMicroseconds: 60, poison: true } } : {}
@@ -34,7 +34,9 @@ describe.each(present)('what a plan yields on %s is what interpret yields', devi
 
   it('for 200 generated graphs', { timeout: 120_000 }, async () => {
     await fc.assert(
-      fc.asyncProperty(samples, seeds, (made, seed) => check(made, device, seed, {})),
+      fc.asyncProperty(samples, seeds, fc.boolean(), (made, seed, fuse) =>
+        check(made, device, seed, { fuse }),
+      ),
       { numRuns: runs(200) },
     )
   })
@@ -45,7 +47,8 @@ describe.each(present)('what a plan yields on %s is what interpret yields', devi
         samples,
         seeds,
         fc.constantFrom('fast' as const, 'small' as const),
-        (made, seed, memory) => check(made, device, seed, { storage: 'planned', memory }),
+        fc.boolean(),
+        (made, seed, memory, fuse) => check(made, device, seed, { storage: 'planned', memory, fuse }),
       ),
       { numRuns: runs(200) },
     )
@@ -54,8 +57,8 @@ describe.each(present)('what a plan yields on %s is what interpret yields', devi
   it('for 60 generated graphs of several rates', { timeout: 120_000 }, async () => {
     const storages = fc.constantFrom('pooled' as const, 'planned' as const)
     await fc.assert(
-      fc.asyncProperty(withRates, seeds, storages, (made, seed, storage) =>
-        check(made, device, seed, { storage }),
+      fc.asyncProperty(withRates, seeds, storages, fc.boolean(), (made, seed, storage, fuse) =>
+        check(made, device, seed, { storage, fuse }),
       ),
       { numRuns: runs(60) },
     )

@@ -24,7 +24,11 @@ const made: Sample = {
   text: '',
 }
 
-const ways: readonly CompileOptions[] = [{}, { fuse: true }, { storage: 'planned', mode: 'graph' }]
+const ways: readonly CompileOptions[] = [
+  { fuse: false },
+  { fuse: true },
+  { storage: 'planned', mode: 'graph' },
+]
 
 describe.each(present)('random numbers on %s', device => {
   it.each(ways)('are those of interpret, compiled with %o', async compile => {

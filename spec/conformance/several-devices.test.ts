@@ -33,7 +33,7 @@ import { runs } from '../fixtures/runs.js'
 import { fleets, opened } from './devices.js'
 import { expectMeant, outputsOf } from './meant.js'
 
-type Compiling = Pick<CompileOptions, 'storage' | 'memory' | 'lanes'>
+type Compiling = Pick<CompileOptions, 'storage' | 'memory' | 'lanes' | 'fuse'>
 
 const check = async (made: Sample, fleet: readonly string[], seed: number, compiling: Compiling) => {
   const { graph, params, dims, inFlight } = made
@@ -66,8 +66,8 @@ describe.each(fleets)(
 
     it('for generated graphs', { timeout: 300_000 }, async () => {
       await fc.assert(
-        fc.asyncProperty(samples, seeds, fc.constantFrom(1, 99), (made, seed, lanes) =>
-          check(made, fleet, seed, { lanes }),
+        fc.asyncProperty(samples, seeds, fc.constantFrom(1, 99), fc.boolean(), (made, seed, lanes, fuse) =>
+          check(made, fleet, seed, { lanes, fuse }),
         ),
         { numRuns: cases },
       )
@@ -79,7 +79,8 @@ describe.each(fleets)(
           samples,
           seeds,
           fc.constantFrom('fast' as const, 'small' as const),
-          (made, seed, memory) => check(made, fleet, seed, { storage: 'planned', memory }),
+          fc.boolean(),
+          (made, seed, memory, fuse) => check(made, fleet, seed, { storage: 'planned', memory, fuse }),
         ),
         { numRuns: cases },
       )

@@ -66,7 +66,7 @@ const check = async (
   edits: readonly Edit[],
   device: string,
   seed: number,
-  compiling: Pick<CompileOptions, 'storage' | 'mode'>,
+  compiling: Pick<CompileOptions, 'storage' | 'mode' | 'fuse'>,
 ): Promise<number> => {
   const { graph, params, dims, inFlight } = made
   const host = device === 'host' ? { host: { jitter: seed, jitterMicroseconds: 60, poison: true } } : {}
@@ -92,8 +92,9 @@ describe.each(present)('states that are written between ticks on %s', device => 
         fc.array(edit, { minLength: 1, maxLength: 4 }),
         fc.integer({ min: 1, max: 1e6 }),
         fc.constantFrom({}, { storage: 'planned' } as const, { storage: 'planned', mode: 'graph' } as const),
-        async (made, edits, seed, compiling) => {
-          states += await check(made, edits, device, seed, compiling)
+        fc.boolean(),
+        async (made, edits, seed, compiling, fuse) => {
+          states += await check(made, edits, device, seed, { ...compiling, fuse })
         },
       ),
       { numRuns: runs(30) },

@@ -65,8 +65,9 @@ describe('plans for several devices', () => {
         fc.constantFrom(1, 2, 99),
         fc.constantFrom('fast' as const, 'small' as const),
         fc.constantFrom('pooled' as const, 'planned' as const),
-        (made, inFlight, lanes, memory, storage) => {
-          const options: CompileOptions = { dims: made.dims, inFlight, lanes, memory, storage }
+        fc.boolean(),
+        (made, inFlight, lanes, memory, storage, fuse) => {
+          const options: CompileOptions = { dims: made.dims, inFlight, lanes, memory, storage, fuse }
           const found = compile(made.graph as Graph, options)
           if (isLeft(found)) throw new Error(renderAll(found.left))
           const plan = found.right

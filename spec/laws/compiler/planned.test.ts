@@ -46,8 +46,9 @@ describe('planned storage', () => {
         fc.constantFrom(1, 2, 3),
         fc.constantFrom(1, 2, 99),
         fc.constantFrom('fast' as const, 'small' as const),
-        (made, inFlight, lanes, memory) => {
-          const options = { dims: made.dims, inFlight, lanes, memory }
+        fc.boolean(),
+        (made, inFlight, lanes, memory, fuse) => {
+          const options = { dims: made.dims, inFlight, lanes, memory, fuse }
           const plan = planned(made.graph, options)
           expect(verify(plan)).toEqual([])
           expect(plan.arena![0]).toBe(plan.bound.device[0])

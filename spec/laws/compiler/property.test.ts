@@ -26,8 +26,9 @@ describe('compile', () => {
         fc.constantFrom(1, 2, 3),
         fc.constantFrom(1, 2, 99),
         fc.constantFrom('fast' as const, 'small' as const),
-        (made, inFlight, lanes, memory) => {
-          const options = { dims: made.dims, inFlight, lanes, memory }
+        fc.boolean(),
+        (made, inFlight, lanes, memory, fuse) => {
+          const options = { dims: made.dims, inFlight, lanes, memory, fuse }
           const plan = compile(made.graph as Graph, options)
           if (isLeft(plan)) throw new Error(renderAll(plan.left))
           expect(verify(plan.right)).toEqual([])
@@ -79,7 +80,7 @@ describe('compile', () => {
       const own = () => twiceInPlace({ x: value.pipe(add(1)) }).y.pipe(download())
       return { y: own(), z: own(), sum: value.pipe(add(1), download()), same: value.pipe(add(1), download()) }
     })
-    const plan = orThrow(compile(duplicates))
+    const plan = orThrow(compile(duplicates, { fuse: false }))
     expect(verify(plan)).toEqual([])
     expect(plan.nodes.filter(({ op }) => op === 'add')).toHaveLength(3)
   })

@@ -17,8 +17,9 @@ describe('compile, of graphs with rates', () => {
         fc.constantFrom(1, 2, 99),
         fc.constantFrom('fast' as const, 'small' as const),
         fc.constantFrom('pooled' as const, 'planned' as const),
-        (made, inFlight, lanes, memory, storage) => {
-          const options = { dims: made.dims, inFlight, lanes, memory, storage }
+        fc.boolean(),
+        (made, inFlight, lanes, memory, storage, fuse) => {
+          const options = { dims: made.dims, inFlight, lanes, memory, storage, fuse }
           const plan = compile(made.graph, options)
           if (isLeft(plan)) throw new Error(renderAll(plan.left))
           expect(verify(plan.right)).toEqual([])

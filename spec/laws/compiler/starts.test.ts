@@ -45,6 +45,7 @@ const options = fc.record({
   inFlight: fc.constantFrom(1, 2, 3),
   storage: fc.constantFrom('pooled' as const, 'planned' as const),
   memory: fc.constantFrom('fast' as const, 'small' as const),
+  fuse: fc.boolean(),
   chosen: fc.boolean(),
 })
 

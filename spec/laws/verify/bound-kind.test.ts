@@ -129,7 +129,7 @@ describe('the bound of a large graph', () => {
   test.each(Object.entries(compiled))(
     'of %s is at most 1.1 of what the pool takes in the end',
     (_, graph) => {
-      const plan = orThrow(compile({ ir: graph() } as unknown as Graph))
+      const plan = orThrow(compile({ ir: graph() } as unknown as Graph, { fuse: false }))
       expect(plan.boundKind).toBeDefined()
       const bound = plan.bound.device[0]!
       const { device } = poolPeakOf(plan)
@@ -141,7 +141,7 @@ describe('the bound of a large graph', () => {
   )
 
   test('is not exact by its own word: the steady state must be replayed', () => {
-    const plan = orThrow(compile({ ir: compiled.layered() } as unknown as Graph))
+    const plan = orThrow(compile({ ir: compiled.layered() } as unknown as Graph, { fuse: false }))
     expect(plan.boundKind).toBe('enforced')
     const roomy = { ...plan, boundKind: 'exact' as const, bound: { device: [2 ** 40], pinned: 2 ** 40 } }
     const [violation, ...others] = verify(roomy, { safety: true })
