@@ -28,7 +28,7 @@ import { emitted, prove } from './search/prove.js'
 //     rates         ▼ Checked        every flow has a rate
 //     unroll        ▼ Rated          one node an instance, everything at one rate
 //     devices       ▼ Checked        every value has a device, peer copies stand between devices
-//     fuse          ▼ Checked        `fuse: true`: chains and reductions of rows are one kernel; else nothing
+//     fuse          ▼ Checked        chains and reductions of rows are one kernel; with `fuse: false` nothing
 //     lower         ▼ Checked        operations over buffers
 //     chooseMode    ▼ Lowered        `mode: 'auto'`: all that follows is done eagerly and as a graph
 //   ┌ fitToMemory ──▼ Lowered        a search: candidates in, the best that fits out

@@ -101,7 +101,7 @@ const rowOf = (plan: Plan, marks: Marks, command: Command): Row => {
       return {
         lane: lane(command[2]),
         what: `run ${nodeName(plan, command[1])}`,
-        more: `${names(command[3])} -> ${names(command[4])}${collectiveText(plan, command[1])}`.trim(),
+        more: `${names(command[3])} -> ${names(command[4])}${kindText(plan, command[1])}`.trim(),
       }
     case 'record':
       return { lane: lane(command[2]), what: `record e${command[1]}`, more: '' }
@@ -133,9 +133,11 @@ const edgesOf = (plan: Plan): ReadonlyMap<number, string> => {
   return texts
 }
 
-const collectiveText = (plan: Plan, node: number): string => {
-  const collective = plan.nodes[node]?.collective
-  return collective === undefined ? '' : ` #${collectiveName(plan, collective)}`
+/** Of a collective its name, of several operations that are one kernel that they are. */
+const kindText = (plan: Plan, node: number): string => {
+  const { op, collective } = plan.nodes[node] ?? {}
+  if (collective !== undefined) return ` #${collectiveName(plan, collective)}`
+  return op === 'fused' ? ' #fused' : ''
 }
 
 /**

@@ -23,8 +23,9 @@ export interface CompileOptions {
    */
   readonly mode?: 'eager' | 'graph' | 'auto' | undefined
   /**
-   * Elementwise operations run in one kernel where that takes no longer: what is between them is never stored.
-   * Of a graph's values none changes by that on one device. Default `false`.
+   * Several operations run in one kernel where that takes no longer and holds no more: what is between them is never
+   * stored. Values agree within the operators' tolerance. `false`: each operation has a kernel of its own. Default
+   * `true`, but for graphs of more than 65,536 operations, which would take too long to compile.
    */
   readonly fuse?: boolean | undefined
   /**

@@ -9,7 +9,7 @@ import { compileFlags, compilerOf, planFrom } from './planned.js'
 
 export const usage =
   'braid explain PROGRAM|PLAN.json [--as text|json|dot|perfetto|svg] [--machine NAME|FILE] ' +
-  '[--memory BYTES|fast|small] [--storage pooled|planned] [--mode eager|graph|auto] [--fuse] ' +
+  '[--memory BYTES|fast|small] [--storage pooled|planned] [--mode eager|graph|auto] [--fuse|--no-fuse] ' +
   '[--profile TRACE] [-o FILE] [--json]'
 
 const flags = {

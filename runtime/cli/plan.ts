@@ -11,7 +11,7 @@ import { loadProgram } from './program.js'
 
 export const usage =
   'braid plan PROGRAM [--as text|json|dot|perfetto|svg] [--machine NAME|FILE] ' +
-  '[--memory BYTES|fast|small] [--storage pooled|planned] [--mode eager|graph|auto] [--fuse] ' +
+  '[--memory BYTES|fast|small] [--storage pooled|planned] [--mode eager|graph|auto] [--fuse|--no-fuse] ' +
   '[--profile TRACE] [-o FILE] [--json]'
 
 const flags = {

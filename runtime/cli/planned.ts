@@ -13,6 +13,7 @@ export const compileFlags = {
   storage: { type: 'string' },
   mode: { type: 'string' },
   fuse: { type: 'boolean' },
+  'no-fuse': { type: 'boolean' },
   profile: { type: 'string' },
 } as const
 
@@ -27,6 +28,7 @@ export const compilerOf = (values: {
   storage?: string | undefined
   mode?: string | undefined
   fuse?: boolean | undefined
+  'no-fuse'?: boolean | undefined
   profile?: string | undefined
 }): CompileFlags => ({
   ...(values.memory === undefined ? {} : { memory: memory(values.memory) }),
@@ -34,7 +36,8 @@ export const compilerOf = (values: {
     ? {}
     : { storage: oneOf(values.storage, '--storage', ['pooled', 'planned']) }),
   ...(values.mode === undefined ? {} : { mode: oneOf(values.mode, '--mode', ['eager', 'graph', 'auto']) }),
-  ...(values.fuse === undefined ? {} : { fuse: values.fuse }),
+  ...(values.fuse === true ? { fuse: true } : {}),
+  ...(values['no-fuse'] === true ? { fuse: false } : {}),
   ...(values.profile === undefined ? {} : { profile: profileFrom(values.profile) }),
 })
 
@@ -91,7 +94,7 @@ export const planFrom = async (path: string, flags: CompileFlags, usage: string)
   if (Object.keys(flags).length > 0)
     throw new Misuse(
       `${path} is a plan that is compiled already: ` +
-        `--memory, --storage, --mode, --fuse and --profile go with a PROGRAM\nusage: ${usage}`,
+        `--memory, --storage, --mode, --fuse, --no-fuse and --profile go with a PROGRAM\nusage: ${usage}`,
     )
   return readPlan(path)
 }

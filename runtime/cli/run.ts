@@ -27,7 +27,7 @@ import { type Watching, watch } from './watch.js'
 
 export const usage =
   'braid run PROGRAM [--device auto|host|cuda:N[,cuda:N…]] [--ticks N] ' +
-  '[--memory BYTES|fast|small] [--storage pooled|planned] [--mode eager|graph|auto] [--fuse] ' +
+  '[--memory BYTES|fast|small] [--storage pooled|planned] [--mode eager|graph|auto] [--fuse|--no-fuse] ' +
   '[--profile TRACE] [--check] [--trace FILE] [--watch] [--json]'
 
 const flags = {

@@ -11,7 +11,7 @@ import { nextTrace, traceFrom } from './traced.js'
 
 export const usage =
   'braid simulate PROGRAM|PLAN.json --machine NAME|FILE [--against TRACE] ' +
-  '[--memory BYTES|fast|small] [--storage pooled|planned] [--mode eager|graph|auto] [--fuse] ' +
+  '[--memory BYTES|fast|small] [--storage pooled|planned] [--mode eager|graph|auto] [--fuse|--no-fuse] ' +
   '[--profile TRACE] [--json]'
 
 const flags = { ...compileFlags, machine: { type: 'string' }, against: { type: 'string' } } as const

@@ -24,7 +24,8 @@ export interface Settings {
   readonly memory: number | 'fast' | 'small'
   readonly storage: 'pooled' | 'planned'
   readonly mode: 'eager' | 'graph' | 'auto'
-  readonly fuse: boolean
+  /** Undefined: unless the graph is very large, see `search/choose-fusion.ts`. */
+  readonly fuse: boolean | undefined
   readonly lanes: number
   readonly placement: 'chains' | 'cover'
   readonly machine: Machine
@@ -123,7 +124,8 @@ const checkPlain = (
     const wanted = "'planned' with mode: 'graph', whose nodes need the same addresses in every tick"
     bad('storage', wanted, storage, 'leave storage out')
   }
-  if (typeof fuse !== 'boolean') bad('fuse', 'true or false', fuse, 'leave it out for false')
+  if (fuse !== undefined && typeof fuse !== 'boolean')
+    bad('fuse', 'true or false', fuse, 'leave it out for true')
   if (lanes !== noLimit && !whole(lanes, 1, limits.lanes))
     bad(
       'lanes',
@@ -152,7 +154,7 @@ export const normaliseOptions = (
   }
   for (const key of Object.keys(given))
     if (!known.has(key)) bad(key, `one of ${[...known].join(', ')}`, key, 'correct the name, or leave it out')
-  const { inFlight = 2, memory = 'fast', mode = 'eager', fuse = false, placement = 'chains' } = given
+  const { inFlight = 2, memory = 'fast', mode = 'eager', fuse, placement = 'chains' } = given
   const { storage = mode === 'graph' ? 'planned' : 'pooled' } = given
   const { lanes = noLimit, machine = h200, name = graphName } = given
   const plain = { inFlight, memory, storage, mode, fuse, lanes, placement }

@@ -69,7 +69,7 @@ export interface Decisions {
   readonly modes?: { readonly eager: number; readonly graph: number }
   /** In graph mode: how many arenas ticks in flight have, and why. */
   readonly arenas?: Arenas
-  /** With `fuse: true`. */
+  /** Unless `fuse` is false. */
   readonly fusion?: Fusion
   /** Kernels that change a value in its memory, or in a copy of it. */
   readonly changes: readonly Change[]

@@ -5,7 +5,7 @@ import type { Checked } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
 import { type Fusion, provenanceOf, recordProvenance } from '../analysis/provenance.js'
 import type { Effort } from '../passes/fuse/regions.js'
-import { type Fused, fuse } from '../passes/fuse.js'
+import { type Fused, fuse as fuseKernels } from '../passes/fuse.js'
 import { mostPredicted, tickOf, worth } from './choose-arenas.js'
 
 const explained = (plan: Plan, fusion: Fusion, { settings: { memory } }: Checked): Plan => {
@@ -15,17 +15,26 @@ const explained = (plan: Plan, fusion: Fusion, { settings: { memory } }: Checked
 }
 
 /**
+ * Operations of a graph up to which `compile` fuses unless the user says otherwise: for that it plans a graph twice
+ * at least, which takes too long of larger ones.
+ */
+const mostByDefault = 2 ** 16
+
+const isLarge = ({ nodes }: Checked): boolean => nodes.length > mostPredicted
+
+/**
  * What is worse about a plan than about the plan that fuses nothing; undefined where nothing is. Within bytes that
  * the user gave a plan may hold more than another one.
  */
-const worse = (plan: Plan, plain: Plan, { settings }: Checked): string | undefined => {
+const worse = (plan: Plan, plain: Plan, ir: Checked): string | undefined => {
+  const { settings } = ir
   const { device, pinned } = plan.bound
   const isGiven = typeof settings.memory === 'number'
   const grown = isGiven ? -1 : device.findIndex((bytes, d) => bytes > plain.bound.device[d]!)
   if (grown >= 0) return `it holds ${device[grown]! - plain.bound.device[grown]!} bytes more`
   if (pinned > plain.bound.pinned)
     return `it holds ${pinned - plain.bound.pinned} bytes of pinned memory more`
-  if (plain.nodes.length > mostPredicted) return undefined
+  if (isLarge(ir)) return undefined
   const [tick, before] = [tickOf(plan, settings), tickOf(plain, settings)]
   return tick > before * (1 + worth) ? `a tick of ${tick} ns instead of ${before}` : undefined
 }
@@ -38,7 +47,7 @@ const noLarger =
   (planned: (ir: Checked) => Passed<Plan>) =>
   (fused: Checked, plain: Passed<Plan>): Passed<Plan> => {
     const plan = planned(fused)
-    if (E.isLeft(plan) || E.isLeft(plain) || fused.settings.memory !== 'fast') return plan
+    if (E.isLeft(plan) || E.isLeft(plain) || fused.settings.memory !== 'fast' || isLarge(fused)) return plan
     const isLarger = plan.right.bound.device.some((bytes, d) => bytes > plain.right.bound.device[d]!)
     if (!isLarger) return plan
     const memory = fullest(plain.right.bound)
@@ -47,16 +56,19 @@ const noLarger =
   }
 
 const fusing = pass('fuse', ({ ir, effort }: { readonly ir: Checked; readonly effort: Effort }) =>
-  fuse(effort)(ir),
+  fuseKernels(effort)(ir),
 )
 
-/** The graph with fused kernels, with less and less effort, each of which finds something else. */
+/**
+ * The graph with fused kernels, with less and less effort, each of which finds something else; of a large graph
+ * the most and the least.
+ */
 function* attempts(ir: Checked): Generator<Fused> {
-  let differs: Fused['differs'] = { several: true, free: true }
+  let differs: Fused['differs'] = { several: !isLarge(ir), free: !isLarge(ir) }
   for (const effort of ['wide', 'several', 'free', 'lean'] as const) {
     if (effort !== 'wide' && effort !== 'lean' && !differs[effort]) continue
     const fused = fusing({ ir, effort })
-    differs = fused.differs
+    if (!isLarge(ir)) differs = fused.differs
     yield fused
   }
 }
@@ -69,7 +81,7 @@ const leastOf = (plan: Passed<Plan>): number => {
 }
 
 /**
- * With `fuse: true` the graph is planned as it is and with fused kernels. The fused plan is taken where it
+ * Unless `fuse` is false the graph is planned as it is and with fused kernels. The fused plan is taken where it
  * holds no more memory, or no more than the user gave, and its predicted tick is no longer; else the same is tried
  * without siblings in one kernel, then without kernels of several results, then what surely costs neither, and if
  * that is worse too, nothing is fused. With `memory: 'small'` the plan that holds least is taken. Where none fits,
@@ -78,7 +90,8 @@ const leastOf = (plan: Passed<Plan>): number => {
 export const chooseFusion =
   (planned: (ir: Checked) => Passed<Plan>) =>
   (ir: Checked): Passed<Plan> => {
-    if (!ir.settings.fuse) return planned(ir)
+    const { fuse = ir.nodes.length <= mostByDefault } = ir.settings
+    if (!fuse) return planned(ir)
     const plain = planned(ir)
     const rejected: string[] = []
     const isSmall = ir.settings.memory === 'small'

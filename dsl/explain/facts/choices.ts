@@ -35,7 +35,7 @@ export interface Choices {
   readonly windows: readonly Window[]
   /** Of each state, and of each kernel that changes a value: whether that is done in its memory, and why not. */
   readonly changes?: readonly { readonly says: string; readonly at: string }[]
-  /** With `fuse: true`: which operations are one kernel, and why other values are stored. */
+  /** Which operations are one kernel, and why other values are stored; absent where there is nothing of either. */
   readonly fusion?: Fused
 }
 
@@ -94,10 +94,16 @@ const efforts: Readonly<Record<Fusion['effort'], string>> = {
   none: 'nothing, since it would make the plan worse',
 }
 
+/** Whether the graph has nothing that could be one kernel. */
+const isNothing = ({ kernels, apart, rejected }: Fusion): boolean =>
+  kernels === 0 && apart.length === 0 && rejected.length === 0
+
 const fusionOf = ({ effort, kernels, regions, apart, rejected }: Fusion): Fused => {
   const given = rejected.map(why => `; fusing more was given up: ${why}`).join('')
+  const many = `${plural(kernels, 'kernel')} of several operations, ${efforts[effort]}`
+  const none = effort === 'none' ? efforts.none : 'nothing'
   return {
-    says: `${plural(kernels, 'kernel')} of several operations, ${efforts[effort]}${given}`,
+    says: `${kernels === 0 ? none : many}${given}`,
     kernels: regions.map(({ at, ...rest }) => ({ ...rest, at: String(at) })),
     apart: apart.map(({ name, because, at }) => ({ name, because: whyApart[because], at: String(at) })),
   }
@@ -226,6 +232,6 @@ export const choicesOf = (plan: Plan): Choices => {
     ...orderOf(decisions),
     windows: windowsOf(decisions),
     ...(changes.length === 0 ? {} : { changes: changesOf(changes) }),
-    ...(fusion === undefined ? {} : { fusion: fusionOf(fusion) }),
+    ...(fusion === undefined || isNothing(fusion) ? {} : { fusion: fusionOf(fusion) }),
   }
 }

@@ -15,6 +15,7 @@ import {
   type DeviceFlow,
   download,
   exp,
+  explain,
   type Graph,
   graph,
   interpret,
@@ -47,6 +48,7 @@ import {
 import type { MapSpec } from '../../../dsl/ir/kernel-spec.js'
 import { resultElements } from '../../../dsl/ir/map-rows.js'
 import { elementBytes } from '../../../dsl/ir/tensor.js'
+import { textOf } from '../../../dsl/ir/text.js'
 import { runMap } from '../../../dsl/language/operators/map-reference.js'
 import type { HostArray } from '../../../dsl/language/values.js'
 import { verify } from '../../../dsl/verify/verify.js'
@@ -321,10 +323,31 @@ describe('fuse', () => {
     expect(kernelsOf(fused(made as never))).toHaveLength(kernels)
   })
 
-  test('is off unless it is asked for', () => {
+  test('is on unless the program says otherwise', () => {
     const made = graph(square, ({ x }) => ({ y: x.pipe(upload(), mul(2), add(1), download()) }))
-    expect(kernelsOf(orThrow(compile(made)) as Plan)).toEqual(['mul', 'add'])
-    expect(JSON.stringify(compile(made, { fuse: false }))).toBe(JSON.stringify(compile(made)))
+    expect(kernelsOf(orThrow(compile(made)) as Plan)).toEqual(['fused'])
+    expect(JSON.stringify(compile(made, { fuse: true }))).toBe(JSON.stringify(compile(made)))
+    expect(kernelsOf(orThrow(compile(made, { fuse: false })) as Plan)).toEqual(['mul', 'add'])
+    const wrong = compile(made, { fuse: 'yes' } as never)
+    expect(isLeft(wrong) && wrong.left).toMatchObject([{ _tag: 'BadOption', subject: 'fuse' }])
+  })
+
+  test('is off for a graph of more than 65,536 operations', () => {
+    const long = graph(square, ({ x }) => {
+      let value = x.pipe(upload())
+      for (let i = 0; i < 2 ** 16; i++) value = value.pipe(mul(2))
+      return { y: value.pipe(download()) }
+    })
+    expect(orThrow(compile(long)).nodes).toHaveLength(2 ** 16 + 2)
+  })
+
+  test('is shown in the text of a plan, and explained', () => {
+    const made = graph(square, ({ x }) => ({ y: x.pipe(upload(), mul(2), add(1), download()) }))
+    const plan = orThrow(compile(made)) as Plan
+    expect(textOf(plan)).toMatch(/run add\[0\] +x -> add\[0\] #fused\n/)
+    expect(explain(plan)).toContain('add[0]: mul[0], add[0]')
+    const other = orThrow(compile(made, { fuse: false })) as Plan
+    expect(`${textOf(other)} ${explain(other)}`).not.toContain('fused')
   })
 
   test('reads of memory what its operations together need from outside, and writes what others read', () => {

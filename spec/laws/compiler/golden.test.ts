@@ -24,8 +24,20 @@ const kept = (name: string, graph: Graph, options: CompileOptions = {}): void =>
     expect(JSON.stringify(compile(graph, options))).toBe(JSON.stringify(plan))
   })
 
+// In these shapes each operation stands for a task of its own, on a lane of its own.
+const shapes = [
+  'chains',
+  'tree',
+  'diamonds',
+  'layered',
+  'stateful-pipeline',
+  'cholesky',
+  'task-bench-stencil',
+]
+
 describe('golden plans', () => {
-  for (const [name, graph] of Object.entries(goldens)) kept(name, graph as Graph)
+  for (const [name, graph] of Object.entries(goldens))
+    kept(name, graph as Graph, shapes.includes(name) ? { fuse: false } : {})
   kept('ordered', ordered as unknown as Graph)
   kept('collectives', collectives as unknown as Graph)
 })
