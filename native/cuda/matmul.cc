@@ -1,6 +1,7 @@
 #include "cuda/matmul.h"
 
 #include "cuda/matmul_problem.h"
+#include "cuda/matmul_relu.h"
 #include "cuda/matmul_tune.h"
 #include "cuda/source.h"
 
@@ -15,8 +16,9 @@ constexpr int kCandidates = 8;
 class MatmulKernel : public CudaKernel {
  public:
   MatmulKernel(std::unique_ptr<MatmulProblem> problem, std::vector<MatmulChoice> choices,
-               const KernelSpec& spec, std::unique_ptr<Kernel> few)
+               const KernelSpec& spec, std::unique_ptr<Kernel> few, std::unique_ptr<Kernel> relu)
       : few_(std::move(few)),
+        relu_(std::move(relu)),
         problem_(std::move(problem)),
         choices_(std::move(choices)),
         bias_(spec.epilogue.bias),
@@ -24,7 +26,7 @@ class MatmulKernel : public CudaKernel {
         workspace_(spec.workspace > 0) {}
 
   // One that splits its sum over blocks clears scratch first, and adds up last.
-  std::size_t pieces() const override { return 3; }
+  std::size_t pieces() const override { return relu_ ? 4 : 3; }
   Form form() const override { return Form::captured; }
   Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override {
     MatmulAddresses at{reads[0], reads[1], writes[0]};
@@ -36,13 +38,16 @@ class MatmulKernel : public CudaKernel {
       return static_cast<const CudaKernel&>(*few_).launch(reads, writes, stream);
     for (const MatmulChoice& choice : choices_) {
       if ((bits & (choice.alignment - 1)) != 0) continue;
-      return problem_->run(choice, at, stream);
+      const Status status = problem_->run(choice, at, stream);
+      if (!relu_ || status != Status::ok) return status;
+      return static_cast<const CudaKernel&>(*relu_).launch(&at.c, &at.c, stream);
     }
     return fail(Status::misalignedAddress, "a matmul's operand is not aligned to its elements");
   }
 
  private:
-  std::unique_ptr<Kernel> few_;  // instead of the library, where it was faster
+  std::unique_ptr<Kernel> few_;   // instead of the library, where it was faster
+  std::unique_ptr<Kernel> relu_;  // after the library, where it computes no relu
   std::unique_ptr<MatmulProblem> problem_;
   std::vector<MatmulChoice> choices_;  // stricter alignments first
   bool bias_, residual_, workspace_;
@@ -55,7 +60,7 @@ std::string problemKey(const KernelSpec& spec) {
         std::int64_t(spec.a.dtype), spec.a.batchStride, std::int64_t(spec.b.dtype), spec.b.batchStride,
         std::int64_t(spec.c.dtype), spec.c.batchStride, static_cast<std::int64_t>(spec.workspace),
         std::int64_t{spec.epilogue.bias}, std::int64_t{spec.epilogue.residual},
-        std::int64_t(spec.epilogue.activation)}) {
+        std::int64_t{spec.epilogue.scale > 0}, std::int64_t(spec.epilogue.activation)}) {
     key += std::to_string(value) + " ";
   }
   return key;
@@ -90,58 +95,89 @@ Status Blas::ready() {
   return Status::ok;
 }
 
+Status Blas::generate(const KernelSource& source, std::size_t readCount, const char* call,
+                      std::unique_ptr<Kernel>* kernel) {
+  std::shared_ptr<Module> module;
+  const Status status = compiler_->compile(source.text, "matmul.cu", Compiler::Flavor::generated, &module);
+  if (status != Status::ok) return status;
+  return GeneratedKernel::make(std::move(module), source, readCount, call, kernel);
+}
+
 std::unique_ptr<Kernel> Blas::fewRows(const KernelSpec& spec) {
   KernelSource source;
-  std::shared_ptr<Module> module;
   std::unique_ptr<Kernel> kernel;
   const int architecture = context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor);
   if (!fewRowsSource(spec, architecture, context_->attribute(kMultiprocessors), &source) ||
-      compiler_->compile(source.text, "matmul.cu", Compiler::Flavor::generated, &module) != Status::ok ||
-      GeneratedKernel::make(std::move(module), source, 2 + spec.epilogue.reads(), "cuLaunchKernel(matmul)",
-                            &kernel) != Status::ok)
+      generate(source, 2 + spec.epilogue.reads(), "cuLaunchKernel(matmul)", &kernel) != Status::ok)
     return nullptr;
   return kernel;
+}
+
+Status Blas::describe(const KernelSpec& spec, const Chosen& chosen, std::unique_ptr<MatmulProblem>* problem) {
+  KernelSpec asked = spec;
+  if (chosen.apart) asked.epilogue.activation = Activation::none;
+  *problem = std::make_unique<MatmulProblem>(session_);
+  return (*problem)->describe(asked);
+}
+
+Status Blas::choose(const KernelSpec& spec, Chosen* chosen) {
+  const double work = 2.0 * double(spec.batch) * double(spec.m) * double(spec.n) * double(spec.k);
+  const bool timed = work >= kTunedFrom;
+  const bool relu = spec.epilogue.activation == Activation::relu;
+  for (const bool apart : {false, true}) {
+    if (apart && (!relu || !isDense(spec))) break;
+    chosen->apart = apart;
+    std::vector<MatmulChoice>& choices = chosen->choices;
+    choices.clear();
+    std::unique_ptr<MatmulProblem> problem;
+    if (const Status status = describe(spec, *chosen, &problem); status != Status::ok) return status;
+    // Pool blocks are aligned to 512 bytes; views into them to their elements at least, mostly to 16.
+    for (const std::size_t alignment : {std::size_t{256}, std::size_t{16}, elementBytes(spec.a.dtype)}) {
+      const int most = timed && alignment == 256 ? kCandidates : 1;
+      const Status status = problem->algorithms(alignment, spec.workspace, most, &choices);
+      if (status != Status::ok) return status;
+    }
+    if (!choices.empty()) tune(*problem, spec, *compiler_, timed, &choices);
+    // The last of them takes any operand; without it some view would find no algorithm.
+    const bool whole = !choices.empty() && choices.back().alignment == elementBytes(spec.a.dtype);
+    if (whole && (apart || !relu || isReluExact(*problem, spec, choices))) return Status::ok;
+  }
+  chosen->choices.clear();
+  return Status::ok;
 }
 
 Status Blas::prepare(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel) {
   const std::lock_guard lock(mutex_);
   if (MatmulProblem::supported(spec)) {
     if (const Status status = ready(); status != Status::ok) return status;
-    auto problem = std::make_unique<MatmulProblem>(session_);
-    if (const Status status = problem->describe(spec); status != Status::ok) return status;
     const auto [entry, fresh] = chosen_.try_emplace(problemKey(spec));
-    std::vector<MatmulChoice>& choices = entry->second.choices;
-    std::unique_ptr<Kernel> few = fresh || entry->second.few ? fewRows(spec) : nullptr;
-    if (fresh) {
-      const double work = 2.0 * double(spec.batch) * double(spec.m) * double(spec.n) * double(spec.k);
-      const bool timed = work >= kTunedFrom;
-      // Pool blocks are aligned to 512 bytes; views into them to their elements at least, mostly to 16.
-      for (const std::size_t alignment : {std::size_t{256}, std::size_t{16}, elementBytes(spec.a.dtype)}) {
-        const int most = timed && alignment == 256 ? kCandidates : 1;
-        const Status status = problem->algorithms(alignment, spec.workspace, most, &choices);
-        if (status != Status::ok) {
-          chosen_.erase(entry);
-          return status;
-        }
-      }
-      if (!choices.empty()) tune(*problem, spec, *compiler_, timed, &choices);
-      entry->second.few = few && !choices.empty() &&
-                          isFewTaken(static_cast<const CudaKernel&>(*few), *problem, choices.front(), spec);
+    Chosen& chosen = entry->second;
+    Status status = fresh ? choose(spec, &chosen) : Status::ok;
+    std::unique_ptr<MatmulProblem> problem;
+    if (status == Status::ok) status = describe(spec, chosen, &problem);
+    if (status != Status::ok) {
+      if (fresh) chosen_.erase(entry);
+      return status;
     }
-    // The last of them takes any operand; without it some view would find no algorithm.
-    if (!choices.empty() && choices.back().alignment == elementBytes(spec.a.dtype)) {
-      *kernel = std::make_unique<MatmulKernel>(std::move(problem), choices, spec,
-                                               entry->second.few ? std::move(few) : nullptr);
+    if (!chosen.choices.empty()) {
+      std::unique_ptr<Kernel> few = fresh || chosen.few ? fewRows(spec) : nullptr, relu;
+      if (fresh)
+        chosen.few =
+            few && isFewTaken(static_cast<const CudaKernel&>(*few), *problem, chosen.choices.front(), spec);
+      if (chosen.apart) {
+        KernelSource source;
+        reluSource(spec, &source);
+        status = generate(source, 1, "cuLaunchKernel(relu)", &relu);
+        if (status != Status::ok) return status;
+      }
+      *kernel = std::make_unique<MatmulKernel>(std::move(problem), chosen.choices, spec,
+                                               chosen.few ? std::move(few) : nullptr, std::move(relu));
       return Status::ok;
     }
   }
   KernelSource source;
   matmulSource(spec, &source);
-  std::shared_ptr<Module> module;
-  const Status status = compiler_->compile(source.text, "matmul.cu", Compiler::Flavor::generated, &module);
-  if (status != Status::ok) return status;
-  return GeneratedKernel::make(std::move(module), source, 2 + spec.epilogue.reads(), "cuLaunchKernel(matmul)",
-                               kernel);
+  return generate(source, 2 + spec.epilogue.reads(), "cuLaunchKernel(matmul)", kernel);
 }
 
 }  // namespace braid::cuda

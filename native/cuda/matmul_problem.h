@@ -13,7 +13,8 @@ class MatmulProblem {
   MatmulProblem(const MatmulProblem&) = delete;
   MatmulProblem& operator=(const MatmulProblem&) = delete;
 
-  // Whether cuBLASLt computes it at all: equal float operands, and a result of their type or f32.
+  // Whether cuBLASLt computes it at all: equal float operands, a result of their type or f32, and no scale of
+  // 0.
   static bool supported(const KernelSpec& spec);
   Status describe(const KernelSpec& spec);
   // Up to `most` algorithms, best first by the library's own estimate; none found is not an error.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "cuda/matmul_scratch.h"
+
 namespace braid::cuda {
 namespace {
 
@@ -16,37 +18,6 @@ extern "C" __global__ void braid_fill(unsigned* words, long long count, unsigned
   }
 }
 )cuda";
-
-struct Scratch {
-  const DriverFunctions& call;
-  std::vector<CUdeviceptr> blocks;
-  CUstream stream = nullptr;
-  CUevent from = nullptr, to = nullptr;
-
-  explicit Scratch(const DriverFunctions& functions) : call(functions) {}
-  ~Scratch() {
-    if (stream) call.cuStreamSynchronize(stream);
-    for (CUdeviceptr block : blocks) call.cuMemFree(block);
-    if (from) call.cuEventDestroy(from);
-    if (to) call.cuEventDestroy(to);
-    if (stream) call.cuStreamDestroy(stream);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
-  bool take(std::size_t bytes) {
-    CUdeviceptr block = 0;
-    if (call.cuMemAlloc(&block, std::max<std::size_t>(bytes, 1)) != kSuccess) return false;
-    blocks.push_back(block);
-    return true;
-  }
-};
-
-std::size_t operandBytes(const MatmulOperand& operand, std::int64_t rows, std::int64_t columns,
-                         std::int64_t batch) {
-  const std::int64_t elements = rows * columns + operand.batchStride * (batch - 1);
-  return static_cast<std::size_t>(elements) * elementBytes(operand.dtype);
-}
 
 void fill(const Context& context, Compiler& compiler, DType type, CUdeviceptr to, std::size_t bytes,
           CUstream stream) {
@@ -80,7 +51,7 @@ void tune(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compil
 
   const std::size_t cBytes = operandBytes(spec.c, spec.m, spec.n, spec.batch);
   const MatmulEpilogue& epilogue = spec.epilogue;
-  Scratch scratch(call);
+  TrialScratch scratch(call);
   if (!scratch.take(aBytes + kShift) || !scratch.take(bBytes + kShift) || !scratch.take(cBytes + kShift) ||
       !scratch.take(workspace) || (epilogue.bias && !scratch.take(cBytes + kShift)) ||
       (epilogue.residual && !scratch.take(cBytes + kShift)) ||
@@ -148,7 +119,7 @@ bool isFewTaken(const CudaKernel& few, const MatmulProblem& problem, const Matmu
                     cBytes = operandBytes(spec.c, spec.m, spec.n, 1), step = (bBytes + 255) / 256 * 256;
   const std::size_t copies = std::clamp<std::size_t>(kCold / step, 1, kFewRuns);
   const std::size_t weights = std::max(copies * step, kCold);
-  Scratch scratch(call);
+  TrialScratch scratch(call);
   for (const std::size_t bytes :
        {operandBytes(spec.a, spec.m, spec.k, 1), weights, cBytes, choice.workspaceBytes, cBytes, cBytes})
     if (!scratch.take(bytes)) return false;

@@ -3,16 +3,20 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <thread>
 #include <vector>
 
 #include "cuda/probe.h"
 #include "executor/session.h"
 #include "kernels/cpu.h"
+#include "kernels/half.h"
 #include "test/cuda/fake.h"
+#include "test/cuda/specs.h"
 
 namespace braid::test {
 namespace {
@@ -324,6 +328,84 @@ TEST_F(CudaFake, ProductsHaveAnEpilogue) {
   }
 }
 
+// The library's relu is taken where it keeps a NaN and makes +0 of -0; else a kernel follows the product.
+TEST_F(CudaFake, ReluOfTheLibraryIsTakenWhereItIsExact) {
+  const auto relu = fake<void(int, int)>("fake_relu");
+  for (const DType type : {DType::bf16, DType::f16, DType::f32})
+    for (int steps = 0; steps < 16; ++steps) {  // bits: a bias, layers, keeps a NaN, makes +0 of -0
+      const bool keepsNaN = (steps & 4) != 0, dropsSign = (steps & 8) != 0;
+      KernelSpec spec;
+      spec.kind = KernelSpec::Kind::matmul;
+      spec.m = 3, spec.n = 5, spec.k = 4, spec.batch = (steps & 2) != 0 ? 2 : 1;
+      spec.a = {type, 12}, spec.b = {type, 0}, spec.c = {type, 15};
+      spec.epilogue.bias = (steps & 1) != 0, spec.epilogue.scale = -0.5;
+      spec.epilogue.activation = Activation::relu;
+      spec.readCount = 2 + spec.epilogue.reads(), spec.writeCount = 1;
+      const std::size_t size = elementBytes(type);
+      std::vector<std::uint8_t> a(24 * size), b(20 * size), bias(5 * size), found(30 * size),
+          wanted(30 * size);
+      const auto put = [&](std::vector<std::uint8_t>& to, std::size_t i, float value) {
+        if (type == DType::f32) return static_cast<void>(std::memcpy(&to[i * 4], &value, 4));
+        const std::uint16_t bits = type == DType::f16 ? f16FromFloat(value) : bf16FromFloat(value);
+        std::memcpy(&to[i * 2], &bits, 2);
+      };
+      // The first row of a is zeros, whose products are scaled to -0, and the second has a NaN.
+      for (std::size_t i = 4; i < 24; ++i) put(a, i, static_cast<float>(i % 7) - 3);
+      put(a, 5, std::numeric_limits<float>::quiet_NaN());
+      for (std::size_t i = 0; i < 20; ++i) put(b, i, static_cast<float>(i % 5) - 1);
+      for (std::size_t i = 0; i < 5; ++i) put(bias, i, i == 0 ? -0.0f : 2 - static_cast<float>(i));
+      std::vector<DeviceAddress> reads{reinterpret_cast<DeviceAddress>(a.data()),
+                                       reinterpret_cast<DeviceAddress>(b.data())};
+      if (spec.epilogue.bias) reads.push_back(reinterpret_cast<DeviceAddress>(bias.data()));
+      const auto computed = [&](const KernelSpec& of, std::vector<std::uint8_t>& to) {
+        std::string detail;
+        CpuKernelResult host;
+        ASSERT_EQ(prepareCpu(&host, of, {}, &detail), Status::ok) << detail;
+        std::vector<DeviceAddress> all = reads;
+        all.push_back(reinterpret_cast<DeviceAddress>(to.data()));
+        Scratch scratch;
+        ASSERT_TRUE(host->run(all.data(), scratch, Part::all));
+      };
+      relu(keepsNaN, dropsSign);
+      std::unique_ptr<Driver> driver;
+      ASSERT_EQ(cuda::CudaDriver::open(0, kFake, &driver), Status::ok) << cuda::detail();
+      ASSERT_EQ(driver->bind(), Status::ok);
+      std::unique_ptr<Kernel> kernel;
+      ASSERT_EQ(driver->prepare(&kernel, spec, {}), Status::ok) << driver->lastDetail();
+      EXPECT_EQ(live("memory"), 0);
+      const int launches = calls("cuLaunchKernel");
+      const DeviceAddress write = reinterpret_cast<DeviceAddress>(found.data());
+      ASSERT_EQ(driver->launch(*kernel, reads.data(), &write, nullptr), Status::ok) << driver->lastDetail();
+      const bool exact = keepsNaN && dropsSign;
+      EXPECT_EQ(calls("cuLaunchKernel") - launches, exact ? 0 : 1);
+      EXPECT_EQ(kernel->pieces(), exact ? 3u : 4u);
+      // The fake runs no kernels: what relu would find is there.
+      KernelSpec given = spec;
+      if (!exact) given.epilogue.activation = Activation::none;
+      computed(given, wanted);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(spec.batch) * 15; ++i) {
+        if (i % 15 / 5 == 1 && i < 15)
+          EXPECT_TRUE(std::isnan(elementOf(found, type, i))) << steps << " " << i;
+        else
+          EXPECT_EQ(std::memcmp(&found[i * size], &wanted[i * size], size), 0) << steps << " " << i;
+      }
+    }
+  relu(1, 1);
+}
+
+// Nothing is asked of a library that need not read its operands.
+TEST_F(CudaFake, ProductsScaledByZeroAreMultipliedByItsOwnKernel) {
+  KernelSpec spec;
+  spec.kind = KernelSpec::Kind::matmul;
+  spec.m = spec.n = spec.k = 5;
+  spec.epilogue.scale = 1e-60;  // 0 in f32
+  std::unique_ptr<Kernel> kernel;
+  ASSERT_EQ(driver_->prepare(&kernel, spec, {}), Status::ok) << driver_->lastDetail();
+  const DeviceAddress addresses[] = {512, 512};
+  EXPECT_EQ(driver_->launch(*kernel, addresses, addresses, nullptr), Status::ok);
+  EXPECT_EQ(lastLaunch(), "braid_matmul");
+}
+
 // Events of the fake are a millisecond apart, whatever is between them, so the kernel for few rows is as fast
 // as the library. It wants operands of 16 bytes; the library takes any.
 TEST_F(CudaFake, ProductsOfFewRowsHaveAKernelOfTheirOwn) {
@@ -371,17 +453,18 @@ TEST_F(CudaFake, MultipliesOtherTypesByItsOwnKernel) {
 
 // Every call of a preparation made to fail in turn: a code, never a crash, and nothing left behind.
 TEST_F(CudaFake, SurvivesTheFailureOfAnyCall) {
-  for (const char* call :
-       {"cuModuleLoadDataEx", "cuModuleGetFunction", "cuFuncGetAttribute", "cublasLtCreate",
-        "cublasLtMatrixLayoutCreate", "cublasLtMatmulAlgoGetHeuristic", "cuMemAlloc_v2",
-        "cuStreamCreateWithPriority", "cuEventCreate", "cublasLtMatmul"}) {
-    for (int nth = 1; nth <= 3; ++nth) {
+  for (const char* call : {"cuModuleLoadDataEx", "cuModuleGetFunction", "cuFuncGetAttribute",
+                           "cublasLtCreate", "cublasLtMatrixLayoutCreate", "cublasLtMatmulAlgoGetHeuristic",
+                           "cuMemAlloc_v2", "cuStreamCreateWithPriority", "cuEventCreate", "cublasLtMatmul",
+                           "cuMemsetD32Async", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"}) {
+    for (int nth = 1; nth <= 12; ++nth) {
       std::unique_ptr<Driver> driver;
       ASSERT_EQ(cuda::CudaDriver::open(1, kFake, &driver), Status::ok);
       failNext(call, 2, nth);
       KernelSpec product;
       product.kind = KernelSpec::Kind::matmul;
       product.m = product.n = product.k = 2;
+      if (nth % 2 == 0) product.epilogue.activation = Activation::relu;
       std::unique_ptr<Kernel> first, second;
       driver->prepare(&first, product, {});
       driver->prepare(&second, scale(8), {});

@@ -71,6 +71,12 @@ it.each<readonly [string, (flows: Anything) => Anything, object]>([
     ({ x, v, b, r }) => r.pipe(add(x.pipe(linear(v, b)))),
     { bias: true, residual: true },
   ],
+  ['relu', ({ x, w }) => x.pipe(matmul(w), relu()), { activation: 'relu' }],
+  [
+    'a scale, a bias and relu',
+    ({ x, w, b }) => x.pipe(matmul(w), mul(-2), add(b), relu()),
+    { scale: -2, bias: true, activation: 'relu' },
+  ],
   ['scales', ({ x, w, b }) => x.pipe(matmul(w), mul(2), mul(0.25), add(b)), { scale: 0.5, bias: true }],
 ])('%s is part of the product', (_, op, epilogue) => {
   expect(compiled(op)).toEqual({ epilogues: [epilogue], others: 0 })
@@ -95,8 +101,8 @@ it.each<readonly [string, (flows: Anything) => Anything]>([
       return { y: product.pipe(add(b)), z: product }
     },
   ],
-  ['a library may compute otherwise: relu', ({ x, w }) => x.pipe(matmul(w), relu())],
   ['a library may compute otherwise: gelu by erf', ({ x, w }) => x.pipe(matmul(w), gelu())],
+  ['all of it becomes 0, but for NaN', ({ x, w }) => x.pipe(matmul(w), mul(1e-46))],
   [
     'is squared',
     ({ x, w }) => {
@@ -108,9 +114,32 @@ it.each<readonly [string, (flows: Anything) => Anything]>([
   expect(compiled(op).epilogues).toEqual([undefined])
 }) // prettier-ignore
 
+it('of f16 computes relu, and of f32 nothing that follows', () => {
+  const op = ({ x, w, b }: Anything) => x.pipe(matmul(w), add(b), relu())
+  expect(compiled(op, 'f16')).toEqual({ epilogues: [{ bias: true, activation: 'relu' }], others: 0 })
+  expect(compiled(op, 'f32')).toEqual({ epilogues: [undefined], others: 1 })
+})
+
+it('of several layers computes scales and relu', () => {
+  const layers = (next: Anything) => (flows: Anything) => {
+    const t = param('t', tensor('bf16', [2, k, n]))
+    return flows.x.pipe(matmul(t), mul(2), next(flows))
+  }
+  const none = compiled(layers(() => relu()))
+  expect(none).toEqual({ epilogues: [{ scale: 2, activation: 'relu' }], others: 0 })
+  const other = compiled(layers(() => gelu(tanh)))
+  expect(other).toEqual({ epilogues: [{ scale: 2 }], others: 1 })
+  const bias = compiled(layers(({ b }: Anything) => add(b)))
+  expect(bias).toEqual({ epilogues: [{ scale: 2 }], others: 1 })
+  const residual = compiled(layers(({ r }: Anything) => add(r)))
+  expect(residual).toEqual({ epilogues: [{ scale: 2 }], others: 1 })
+})
+
 it('ends before what it cannot do', () => {
   const both = compiled(({ x, w, b, r }) => x.pipe(matmul(w), add(b), gelu(tanh), add(r)))
   expect(both).toEqual({ epilogues: [{ bias: true, activation: 'gelu' }], others: 1 })
+  const sum = compiled(({ x, w, r }) => x.pipe(matmul(w), add(r), relu()))
+  expect(sum).toEqual({ epilogues: [{ residual: true }], others: 1 })
   const twice = compiled(({ x, w, b, r }) => x.pipe(matmul(w), add(r), add(b)))
   expect(twice).toEqual({ epilogues: [{ residual: true }], others: 1 })
   const cut = compiled(({ x, w, b }) => x.pipe(matmul(w), add(b), cast('f32')))
@@ -127,7 +156,7 @@ it('adds an earlier product to a later one', () => {
 
 it('does not wait for an operand that comes later', () => {
   const { epilogues } = compiled(({ x, w, r, v }) => {
-    const far = r.pipe(matmul(v), relu(), matmul(w), relu(), matmul(v), matmul(w), relu())
+    const far = r.pipe(matmul(v), gelu(), matmul(w), gelu(), matmul(v), matmul(w), gelu())
     return x.pipe(matmul(w), add(far))
   })
   expect(epilogues).toEqual(new Array(5).fill(undefined))

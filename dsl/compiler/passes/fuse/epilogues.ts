@@ -1,8 +1,9 @@
 import type { GraphNode } from '../../../ir/graph.js'
-import type { MapInstruction, MapSpec, MatmulEpilogue } from '../../../ir/kernel-spec.js'
+import type { MapInstruction, MapSpec, MatmulEpilogue, MatmulSpec } from '../../../ir/kernel-spec.js'
 import type { DType } from '../../../ir/tensor.js'
 import { tanhGelu } from '../../../language/operators/gelu.js'
 import { matmulSpec } from '../../../language/operators/matmul.js'
+import { reluCode } from '../../../language/operators/relu.js'
 import type { Checked } from '../../analysis/ir.js'
 import type { Fusion } from '../../analysis/provenance.js'
 import { sizeOf } from './access.js'
@@ -18,9 +19,18 @@ import { takenMemory, Values } from './values.js'
 // registers, where nothing else reads what lies between and both are on one lane and device, at one rate. Regions
 // are found in what remains.
 
-/** By name, what it computes. There is no relu: nothing says whether the library's keeps a NaN, as the operator does. */
-const activations: readonly (readonly [MatmulEpilogue['activation'], readonly MapInstruction[]])[] = [
-  ['gelu', tanhGelu],
+interface Activation {
+  readonly name: NonNullable<MatmulEpilogue['activation']>
+  readonly code: readonly MapInstruction[]
+  /** The element types of products that compute it: that of gelu is near enough in bf16 alone. */
+  readonly types: readonly DType[]
+  /** Products of several layers compute it too. */
+  readonly layers: boolean
+}
+
+const activations: readonly Activation[] = [
+  { name: 'gelu', code: tanhGelu, types: ['bf16'], layers: false },
+  { name: 'relu', code: reluCode, types: ['bf16', 'f16'], layers: true },
 ]
 
 /** A product with the elementwise operations after it that it computes itself, so far. */
@@ -62,7 +72,7 @@ const extended = (
   chain: Chain,
   { id, inputs }: GraphNode,
   kernel: MapSpec,
-  n: number,
+  { n, batch }: Pick<MatmulSpec, 'n' | 'batch'>,
 ): Chain | undefined => {
   const { epilogue, to, members } = chain
   const { activation, residual, bias, scale = 1 } = epilogue
@@ -75,22 +85,25 @@ const extended = (
   if (isEqual(code, [['operand', 0]])) return bias || activation ? undefined : made
   if (dtype !== to || activation) return undefined
   const [first, second, last] = code
-  if (isEqual(code.slice(2), [['mul', 0, 1]]) && first![0] === 'operand' && second![0] === 'const')
-    return bias
-      ? undefined
-      : { ...made, epilogue: { ...epilogue, scale: scale * (second as [string, number])[1] } }
+  if (isEqual(code.slice(2), [['mul', 0, 1]]) && first![0] === 'operand' && second![0] === 'const') {
+    const whole = scale * (second as [string, number])[1]
+    // A library does not read the operands of a product that is scaled by 0, and some of them may be NaN.
+    return bias || Math.fround(whole) === 0 ? undefined : { ...made, epilogue: { ...epilogue, scale: whole } }
+  }
   if (code.length === 3 && last![0] === 'add' && first![0] === 'operand' && second![0] === 'operand') {
     const other = 1 - own
     const { dtype: type } = ir.specs[inputs[other]!]!
-    if (inputs.length !== 2 || inputs[other] === inputs[own] || type !== to) return undefined
+    if (inputs.length !== 2 || inputs[other] === inputs[own] || type !== to || batch !== 1) return undefined
     if (!bias && isRow(kernel, other, n))
       return { ...made, epilogue: { ...epilogue, bias: true }, bias: inputs[other]! }
     return isInPlace(kernel, other)
       ? { ...made, epilogue: { ...epilogue, residual: true }, residual: inputs[other]! }
       : undefined
   }
-  const found = to === 'bf16' ? activations.find(([, each]) => isEqual(each, code)) : undefined
-  return found === undefined ? undefined : { ...made, epilogue: { ...epilogue, activation: found[0]! } }
+  const found = activations.find(
+    each => each.types.includes(to) && (batch === 1 || each.layers) && isEqual(each.code, code),
+  )
+  return found === undefined ? undefined : { ...made, epilogue: { ...epilogue, activation: found.name } }
 }
 
 /** Products with what follows them. */
@@ -116,17 +129,17 @@ class Epilogues {
     const { nodes, specs } = this.ir
     if (inputs.some(input => this.taken?.[input] === 1)) return
     const [x, w] = inputs.map(input => specs[input]!) as [Checked['specs'][number], Checked['specs'][number]]
-    const { m, n, batch } = matmulSpec(x, w, attrs)
+    const spec = matmulSpec(x, w, attrs)
     // Of f32 neither how the library computes gelu is known nor that it has every epilogue.
-    if (batch !== 1 || x.dtype === 'f32') return
+    if (x.dtype === 'f32') return
     let chain: Chain = { product: id, members: [id], epilogue: {}, to: specs[id]!.dtype }
     for (;;) {
       const next = nodes[this.reader[chain.members.at(-1)!]!]
       const own = next && this.values.elementwise[next.id]
       if (next === undefined || own === undefined || this.members.has(next.id)) break
       if (apartBy(this.ir, next.id, id) !== undefined) break
-      if (sizeOf(own.kernel.shape) !== m * n || this.isWorse(chain, next)) break
-      const longer = extended(this.ir, chain, next, own.kernel, n)
+      if (sizeOf(own.kernel.shape) !== spec.batch * spec.m * spec.n || this.isWorse(chain, next)) break
+      const longer = extended(this.ir, chain, next, own.kernel, spec)
       if (longer === undefined) break
       chain = longer
     }

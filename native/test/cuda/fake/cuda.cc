@@ -81,6 +81,11 @@ float elementAt(const void* base, int type, std::int64_t index) {
   return type == kReal16F ? braid::floatFromF16(bits) : braid::floatFromBf16(bits);
 }
 
+float reluOf(float x) {
+  if (std::isnan(x)) return state().keepsNaN ? x : 0;
+  return x > 0 || (x == 0 && !state().dropsSign) ? x : 0;
+}
+
 void setElement(void* base, int type, std::int64_t index, float value) {
   if (type == kReal32F)
     static_cast<float*>(base)[index] = value;
@@ -100,6 +105,9 @@ EXPORT int fake_live(const char* kind) {
   return sum;
 }
 EXPORT void fake_reachable(int can) { state().reachable = can != 0; }
+EXPORT void fake_relu(int keepsNaN, int dropsSign) {
+  state().keepsNaN = keepsNaN != 0, state().dropsSign = dropsSign != 0;
+}
 EXPORT int fake_calls(const char* call) {
   const std::lock_guard lock(state().mutex);
   return state().calls[call];
@@ -555,9 +563,10 @@ EXPORT cublasStatus cublasLtMatmul(LtHandle, LtMatmulDesc desc, const void* alph
           sum += elementAt(a, A.type, left) * elementAt(b, B.type, layer * B.stride + column * B.leading + i);
         }
         const std::int64_t at = layer * D.stride + column * D.leading + row;
-        sum = scale * sum + (added != 0 ? added * elementAt(c, D.type, at) : 0);
+        sum *= scale;
+        if (added != 0) sum += added * elementAt(c, D.type, at);
         if (op.epilogue & kEpilogueBias) sum += elementAt(op.bias, D.type, row);
-        if (op.epilogue & kEpilogueRelu) sum = sum > 0 ? sum : 0;
+        if (op.epilogue & kEpilogueRelu) sum = reluOf(sum);
         if (op.epilogue & kEpilogueGelu)
           sum = sum * 0.5f * (1 + std::tanh(0.7978845608f * (sum + 0.044715f * sum * sum * sum)));
         setElement(d, D.type, at, sum);

@@ -29,6 +29,8 @@ struct State {
   std::map<CUdeviceptr, CUcontext> owners;
   std::set<std::pair<CUcontext, CUcontext>> peers;
   bool reachable = true;
+  // What relu of the library makes of a NaN, and of -0.
+  bool keepsNaN = true, dropsSign = true;
 };
 
 inline State& state() {
