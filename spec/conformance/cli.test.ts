@@ -96,6 +96,12 @@ describe('braid', () => {
     expect(braid('run', program, '--device', 'host:0,tpu').status).toBe(2)
   })
 
+  it('joins operations into kernels, unless it is told not to', () => {
+    const { pathname: program } = new URL('../../examples/double-buffer/program.ts', import.meta.url)
+    expect(braid('plan', program).stdout).toContain('#fused')
+    expect(braid('plan', program, '--no-fuse').stdout).not.toContain('#fused')
+  })
+
   it('plans, and proves what it planned', () => {
     const path = join(folder, 'plan.json')
     expect(braid('plan', good, '--as', 'json', '-o', path).status).toBe(0)

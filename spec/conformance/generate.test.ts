@@ -75,10 +75,13 @@ describe('a decoder with a cache', () => {
   )
 
   it('writes its cache in place', () => {
-    const plan = orThrow(compile(decoder(tiny, { temperature: 0, seed: 1 })))
-    const stores = plan.nodes.filter(({ name }) => /store\(h\./.test(name))
-    expect(plan.nodes.filter(({ kernel }) => kernel?.kind === 'append')).toHaveLength(4)
-    expect(stores).toEqual([])
+    const net = decoder(tiny, { temperature: 0, seed: 1 })
+    const [apart, joined] = [false, true].map(fuse => orThrow(compile(net, { fuse })))
+    expect(apart!.nodes.filter(({ kernel }) => kernel?.kind === 'append')).toHaveLength(4)
+    // Each layer's attention writes the new rows of its keys and its values.
+    expect(joined!.nodes.filter(({ kernel }) => kernel?.kind === 'append')).toHaveLength(0)
+    for (const { nodes } of [apart!, joined!])
+      expect(nodes.filter(({ name }) => /store\(h\./.test(name))).toEqual([])
   })
 })
 
