@@ -34,7 +34,10 @@ const worse = (plan: Plan, plain: Plan, ir: Checked): string | undefined => {
   if (grown >= 0) return `it holds ${device[grown]! - plain.bound.device[grown]!} bytes more`
   if (pinned > plain.bound.pinned)
     return `it holds ${pinned - plain.bound.pinned} bytes of pinned memory more`
-  if (isLarge(ir)) return undefined
+  if (isLarge(ir)) {
+    const follows = plan.boundKind === 'enforced' && plain.boundKind !== 'enforced'
+    return follows ? 'its ticks would follow one another to keep the bound' : undefined
+  }
   const [tick, before] = [tickOf(plan, settings), tickOf(plain, settings)]
   return tick > before * (1 + worth) ? `a tick of ${tick} ns instead of ${before}` : undefined
 }
@@ -47,7 +50,7 @@ const noLarger =
   (planned: (ir: Checked) => Passed<Plan>) =>
   (fused: Checked, plain: Passed<Plan>): Passed<Plan> => {
     const plan = planned(fused)
-    if (E.isLeft(plan) || E.isLeft(plain) || fused.settings.memory !== 'fast' || isLarge(fused)) return plan
+    if (E.isLeft(plan) || E.isLeft(plain) || fused.settings.memory !== 'fast') return plan
     const isLarger = plan.right.bound.device.some((bytes, d) => bytes > plain.right.bound.device[d]!)
     if (!isLarger) return plan
     const memory = fullest(plain.right.bound)
@@ -95,11 +98,12 @@ export const chooseFusion =
     const plain = planned(ir)
     const rejected: string[] = []
     const isSmall = ir.settings.memory === 'small'
+    const again = isLarge(ir) ? planned : noLarger(planned)
     let least: { readonly plan: Passed<Plan>; readonly fusion?: Fused['fusion'] } = { plan: plain }
     let last: Fused['fusion'] | undefined
     for (const { ir: fused, fusion } of attempts(ir)) {
       last = fusion
-      const plan = fused === ir ? plain : noLarger(planned)(fused, plain)
+      const plan = fused === ir ? plain : again(fused, plain)
       const bytes = leastOf(plan)
       const isSame = Number.isFinite(bytes) && bytes === leastOf(plain) && least.fusion === undefined
       const against = E.isLeft(plan) || E.isLeft(plain) ? undefined : worse(plan.right, plain.right, ir)
