@@ -14,6 +14,14 @@ export const mostPredicted = 2 ** 13
 /** Predictions do not tell ticks apart that differ by less than this part. */
 export const worth = 0.01
 
+/**
+ * Where the predictions are equal ticks get arenas of their own for at most so much of the bytes of one. A prediction
+ * takes a device for full that has gaps still: what else could run in them is left to the device.
+ */
+const cheap = 1.25
+
+const bytesOf = ({ bound }: Plan): number => bound.device.reduce((sum, bytes) => sum + bytes, 0)
+
 type Machine = Pick<Settings, 'machine' | 'profile'>
 
 /**
@@ -47,8 +55,8 @@ const explained = (plan: Plan, arenas: Arenas): Plan => {
 
 /**
  * The plan in graph mode, with one arena for all ticks in flight, or with one for each: then ticks overlap on
- * the device. Each has one where that fits the memory and makes the predicted tick shorter; where nothing is
- * predicted, where it fits.
+ * the device. Each has one where that fits the memory and makes the predicted tick shorter, or leaves it as long
+ * and costs few bytes; where nothing is predicted, where it fits.
  */
 export const chooseArenas =
   (planned: (ir: Lowered) => Passed<Plan>) =>
@@ -76,6 +84,9 @@ export const chooseArenas =
       one: E.isRight(limited) ? tickOf(limited.right, settings, 1) : Number.POSITIVE_INFINITY,
       several: tickOf(several.right, settings),
     }
-    if (ticks.several >= ticks.one * (1 - worth)) return one('ticks would gain nothing by overlapping', ticks)
-    return E.right(explained(several.right, { because: 'ticks overlap', ticks }))
+    const overlapping = E.right(explained(several.right, { because: 'ticks overlap', ticks }))
+    if (ticks.several < ticks.one * (1 - worth)) return overlapping
+    const together = one('ticks would gain nothing by overlapping', ticks)
+    const isCheap = E.isRight(together) && bytesOf(several.right) <= cheap * bytesOf(together.right)
+    return ticks.several <= ticks.one * (1 + worth) && isCheap ? overlapping : together
   }

@@ -3,6 +3,7 @@
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
+import { provenanceOf } from '../../../dsl/compiler/analysis/provenance.js'
 import {
   add,
   type CompileOptions,
@@ -17,6 +18,7 @@ import {
   type Plan,
   param,
   parsePlan,
+  relu,
   scan,
   simulate,
   tensor,
@@ -131,6 +133,16 @@ describe('ticks in flight with an arena each', () => {
     return { y: a.pipe(matmul(b), matmul(b), matmul(b), add(1)) }
   })
 
+  /** Most of its bytes are weights, and its products fill the device two at a time. */
+  const branches = graph('branches', {}, () => {
+    const x = param('x', tensor('bf16', [512, 512]))
+    const ends = Array.from({ length: 8 }, (_, i) => {
+      const w = (layer: number) => param(`w${i}.${layer}`, tensor('bf16', [512, 512]))
+      return x.pipe(matmul(w(0)), relu(), matmul(w(1)), relu(), matmul(w(2)), relu(), matmul(w(3)))
+    })
+    return { y: ends.reduce((sum, end) => sum.pipe(add(end))) }
+  })
+
   test('have scratch of their own for products', () => {
     const plan = graphed(products, { machine: roomy })
     expect(plan.arenas).toBe(2)
@@ -150,6 +162,14 @@ describe('ticks in flight with an arena each', () => {
     expect(why(counting, { machine: roomy })).toContain('writes the state')
     expect(why(streams, { memory: 'small', machine: roomy })).toContain("memory: 'small'")
     expect(why(products, {})).toContain('ticks would gain nothing by overlapping')
+  })
+
+  test('are chosen where the prediction sees no gain and they cost few bytes', () => {
+    const plan = graphed(branches, { inFlight: 3 })
+    const { because, ticks } = provenanceOf(plan)!.decisions.arenas!
+    expect(because).toBe('ticks overlap')
+    expect(ticks!.several).toBeGreaterThan(0.99 * ticks!.one)
+    expect(plan.arenas).toBe(3)
   })
 
   test('overlap in a simulation, and come after each other with one arena', () => {
