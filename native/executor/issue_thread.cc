@@ -37,6 +37,7 @@ bool IssueThread::stand(Queue& queue) {
   queue.next_ = nullptr;
   (last_ ? last_->next_ : first_) = &queue;
   last_ = &queue;
+  news_.fetch_add(1, std::memory_order_release);
   return true;
 }
 
@@ -110,20 +111,36 @@ void IssueThread::leave(Queue& queue) {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
+    news_.fetch_add(1, std::memory_order_release);
   }
   work_.notify_one();
   thread_.join();
   stopping_ = false;
 }
 
+// Waits for a queue without sleep, for as long as JavaScript may take to answer the end of a tick with the
+// next one. The thread is not `sleeping_`, so nobody wakes it, and the lock is free.
+void IssueThread::linger(std::unique_lock<std::mutex>& lock) {
+  constexpr std::chrono::microseconds patience{200};
+  const std::uint64_t known = news_.load(std::memory_order_acquire);
+  lock.unlock();
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (news_.load(std::memory_order_acquire) == known && std::chrono::steady_clock::now() < until)
+    std::this_thread::yield();
+  lock.lock();
+}
+
 void IssueThread::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     while (first_ == nullptr && !stopping_) {
+      // The host device computes on the processors that this would take.
+      if (kind_ != "host") linger(lock);
+      if (first_ != nullptr || stopping_) break;
       sleeping_ = true;
       work_.wait(lock);
+      sleeping_ = false;
     }
-    sleeping_ = false;
     if (first_ == nullptr) return;
     Queue& queue = *first_;
     first_ = queue.next_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -70,6 +71,7 @@ class IssueThread {
   bool stand(Queue& queue);
   void unstand(Queue& queue);
   bool allAreFull() const;
+  void linger(std::unique_lock<std::mutex>& lock);
 
   const std::string kind_;
   const int ordinal_;
@@ -81,6 +83,8 @@ class IssueThread {
   Queue *first_ = nullptr, *last_ = nullptr;  // the line
   Queue* current_ = nullptr;                  // issuing, no lock held
   bool sleeping_ = false, stopping_ = false;
+  // Grows where there is something new for the thread: a queue in the line, the end.
+  std::atomic<std::uint64_t> news_ = 0;
 
   std::mutex life_;  // held while the thread is started or ended
   std::size_t entered_ = 0;

@@ -3,6 +3,7 @@ import type { NativeFailure, NativeStats, NativeTrace } from '../addon.js'
 import type { SessionDevice } from '../device/devices.js'
 import type { RunError } from '../errors.js'
 import type { Mismatch } from '../values.js'
+import { Awake } from './awake.js'
 import type { Keeper } from './kept.js'
 import { sessionFailed, tickFailed, warnCloseFailed, warnLostLease, warnUnfinishedTick } from './messages.js'
 import type { OpenPlan, OpenPlanHost } from './open-plan.js'
@@ -36,6 +37,8 @@ export class Engine implements RunHost, OpenPlanHost, Keeper {
   #ticksBefore = 0
   /** Inputs of ticks that were filled when another plan took over, and are not in its slots yet. */
   readonly #carried = new Map<number, readonly (readonly HostArray[])[]>()
+  /** None on `host`, which computes on the processors that it would take. */
+  readonly #awake: Awake | undefined
   #completedAt = 0
   #filling = 0
   #stopping: Promise<void> | undefined
@@ -48,9 +51,11 @@ export class Engine implements RunHost, OpenPlanHost, Keeper {
 
   constructor(
     first: OpenPlan,
-    private readonly devices: readonly Pick<SessionDevice, 'close'>[],
+    private readonly devices: readonly Pick<SessionDevice, 'close' | 'native'>[],
   ) {
     this.#open = first
+    const computesHere = devices.some(({ native }) => native.info.kind === 'host')
+    if (!computesHere) this.#awake = new Awake(() => this.ticks.flying > 0)
     this.drops = new Map(first.inputs.map(({ spec }) => [spec.name, 0]))
     first.begin(0, this)
   }
@@ -251,12 +256,14 @@ export class Engine implements RunHost, OpenPlanHost, Keeper {
   completed(of: OpenPlan, tick: number, failure: NativeFailure | null): void {
     if (failure) this.#fail(failure)
     const { run, submittedAt, lease } = of.complete(tick, failure !== null)
+    const now = performance.now()
+    const took = now - Math.max(this.#completedAt, submittedAt)
     if (!failure) {
-      const now = performance.now()
-      this.tickMs.add(now - Math.max(this.#completedAt, submittedAt))
+      this.tickMs.add(took)
       this.#completedAt = now
     }
     run?.completed(failure ? this.failure : undefined, lease)
+    this.#awake?.ended(took, now)
     // A run that starts while an unsubscribed one drains waits for these slots.
     if (this.run !== run) this.run?.advance()
     if (this.ticks.flying > 0) return
