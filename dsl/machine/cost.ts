@@ -1,7 +1,9 @@
 import type { AttentionSpec, KernelSpec, MapSpec, MatmulSpec } from '../ir/kernel-spec.js'
-import { hasRows, isRowReduction, mapRows } from '../ir/map-rows.js'
+import { hasRows } from '../ir/map-rows.js'
 import { type DType, elementBytes, elements } from '../ir/tensor.js'
 import type { CollectiveModel, CopyModel, Machine } from './machine.js'
+import { mapWork, operationsOf } from './map-cost.js'
+import { type RowKernel, warpRow } from './row-kernels.js'
 
 /**
  * The resource that bounds a run: arithmetic, device memory, a direction of copying, the link between devices
@@ -205,49 +207,6 @@ const cutOf = ({ batch, m, n }: MatmulSpec, { tile, multiprocessors }: Machine['
 }
 
 /**
- * The cost of an instruction of a fused kernel on a GPU, in instructions of one cycle. It counts polynomials,
- * both sides of a branch where neighbours differ (erf, tanh, pow), a division in steps, and functions with a
- * quarter of the units.
- */
-const slots: Readonly<Record<string, number>> = {
-  const: 0,
-  operand: 2, // read and widened
-  exp: 6,
-  log: 8,
-  sqrt: 8,
-  rsqrt: 6,
-  tanh: 24,
-  erf: 36,
-  sigmoid: 16,
-  sin: 20,
-  cos: 20,
-  div: 10,
-  pow: 40,
-}
-
-/**
- * Floating-point operations that take as long as a fused kernel. A multiplication and an addition take one
- * cycle together, and the vendor counts them as two.
- */
-const mapOperations = (spec: MapSpec): number => {
-  const { shape, code } = spec
-  if (!hasRows(spec)) return operationsOf(elements(shape), slotsOf(code))
-  const { isRow } = mapRows(spec)
-  // What is one number a row is computed once a row; a reduction is an instruction for each element.
-  const isOfRow = (j: number): boolean => isRow[j]! && !isRowReduction(code[j]!)
-  const ofRows = slotsOf(code.filter((_, j) => isOfRow(j)))
-  const rows = elements(shape) / (shape.at(-1) || 1)
-  return operationsOf(elements(shape), slotsOf(code) - ofRows) + operationsOf(rows, ofRows)
-}
-
-/** The cost of one element of a fused kernel, in instructions of one cycle. */
-export const slotsOf = (code: MapSpec['code']): number =>
-  code.reduce((sum, [what]) => sum + (slots[what] ?? 1), 0)
-
-/** Floating-point operations that take as long as these many elements of so many instructions each. */
-export const operationsOf = (elements: number, slots: number): number => 2 * elements * slots
-
-/**
  * Slow-down of accesses to elements of four bytes in a kernel that also has narrower ones: each thread
  * handles eight of both, so its accesses to the wider ones leave gaps.
  */
@@ -268,13 +227,28 @@ const isWideAndWhole =
   ({ dtype, strides }: MapSpec['operands'][number]): boolean =>
     elementBytes[dtype] >= 4 && shape.every((size, d) => size === 1 || strides[d] !== 0)
 
+/** The cost of an activation of a product, in instructions. */
+const activationSlots = { relu: 1, gelu: 16 } as const
+
+/**
+ * Nanoseconds of a product that are not its tiles' products: a tile that is done is scaled, gets its residual and its
+ * activation, and is written, and meanwhile its multiprocessor multiplies nothing.
+ */
+const endOfTiles = ({ m, n, batch, c, epilogue }: MatmulSpec, device: Machine['device']): number => {
+  const elements = batch * m * n
+  const bytes = elements * elementBytes[c.dtype] * (epilogue?.residual === true ? 2 : 1)
+  const { activation } = epilogue ?? {}
+  const each = activation === undefined ? 0 : activationSlots[activation]
+  return throughMemory(bytes, device) + (operationsOf(elements, each) / device.flops.vector) * seconds
+}
+
 const floats = (dtype: DType): 'bf16' | 'f16' | 'f32' => (dtype === 'bf16' || dtype === 'f16' ? dtype : 'f32')
 
 /**
  * Of the rate of a library's products what products of one warp reach, which attention is made of: 62.9 % of the
- * vendor's figure (Luo et al., arXiv 2402.13499), where libraries reach 87 %.
+ * vendor's figure (Luo et al., arXiv 2402.13499), where libraries reach 89 %.
  */
-const ofOneWarp = 0.72
+const ofOneWarp = 0.7
 /** The cost of a score between the two products: scaled, compared, exp, summed, rounded; a sum of values scaled. */
 const scoreSlots = 11
 /** Queries whose scores of a tile of keys are computed even where the causal order hides them. */
@@ -303,43 +277,53 @@ const rowsOf = (spec: KernelSpec | undefined): Rows | undefined =>
     ? { count: elements(spec.shape.slice(0, -1)), length: spec.shape.at(-1) ?? 1 }
     : undefined
 
-/** Elements of the longest row that a warp has. */
-const longRow = 1024
-
 /** Thread blocks of a kernel with rows: each has a long row, or as many short ones as it has groups of threads. */
 const blocksOfRows = ({ count, length }: Rows): number =>
-  length > longRow ? count : Math.ceil((count * Math.min(32, Math.max(8, length / 16))) / 128)
+  length > warpRow ? count : Math.ceil((count * Math.min(32, Math.max(8, length / 16))) / 128)
 
-/** Bytes of a row that let two blocks of threads be on one multiprocessor, and that its registers hold, at most. */
-const [pairedRow, heldRow] = [72 * 1024, 184 * 1024]
+/** What a block of threads waits for the first of its row, and at barriers. Nanoseconds. */
+const blockLatency = 1350
+/** Instructions of so few warps of a multiprocessor take so much longer: each waits for its own before. */
+const [fewWarps, ofFewWarps] = [32, 1.3]
+/** Reads alone take less of the cache than the reads and writes by which its rate was measured. */
+const readAlone = 1.15
+const paceOf = (kernel: RowKernel | undefined): number =>
+  kernel !== undefined && (kernel.together * kernel.block) / 32 <= fewWarps ? ofFewWarps : 1
 
 /**
- * Of a kernel whose rows take a multiprocessor each: its blocks by those that are there at a time, as a part of
- * full rounds, and the bytes that it reads again in each pass. Undefined where rows are shorter.
+ * Nanoseconds of rows that have a block of threads each. A block reads its row, computes and goes on to the next
+ * while its last writes are on their way; only the other blocks of its multiprocessor fill its pauses. What does
+ * not stay in registers, and operands that each row reads, come from the cache.
  */
-const longRowsOf = (spec: MapSpec, { multiprocessors }: Machine['device']) => {
-  const { shape, code, operands, results } = spec
-  const length = shape.at(-1) ?? 1
-  const { depth } = mapRows(spec)
-  const passes = Math.max(0, ...depth) + (results.every(({ row }) => row) ? 0 : 1)
-  if (length <= longRow || passes < 2) return undefined
-  // What a reduction is made of is needed again by a later pass, and stays.
-  const isReduced = code.map(isRowReduction)
-  for (let j = code.length - 1; j >= 0; j--)
-    if (isReduced[j] && code[j]![0] !== 'operand' && code[j]![0] !== 'const')
-      for (const argument of code[j]!.slice(1) as number[]) isReduced[argument] = true
-  const held = code.reduce((sum, [what, operand], j) => {
-    const { strides, dtype } = (what === 'operand' && operands[operand]) || {}
-    return (
-      sum + (dtype !== undefined && isReduced[j] && strides?.at(-1) !== 0 ? elementBytes[dtype] * length : 0)
-    )
-  }, 0)
-  if (held <= pairedRow) return undefined
-  const rows = elements(shape) / length
-  return {
-    rounds: (Math.ceil(rows / multiprocessors) * multiprocessors) / Math.max(rows, multiprocessors),
-    again: Math.max(0, held - heldRow) * rows * (passes - 1),
-  }
+const timeOfBlocks = (
+  { code, operands }: MapSpec,
+  { rows, length, group, together, passes, held, isRow, computed, computedAgain }: RowKernel,
+  arithmetic: number,
+  { bandwidth, cacheBandwidth, multiprocessors }: Machine['device'],
+): number => {
+  if (length <= warpRow || group === 0) return 0
+  let first = 0
+  let again = 0
+  code.forEach(([what, operand], j) => {
+    if (what !== 'operand' || isRow[j]) return
+    const { dtype, strides } = operands[operand]!
+    const bytes = elementBytes[dtype] * length
+    const isShared = strides.slice(0, -1).every(stride => stride === 0)
+    const times = computedAgain.filter(own => own[j]).length
+    const once = computed.some(own => own[j]) ? 1 : 0
+    const readings = held * once + (1 - held) * times
+    if (isShared) again += readings * bytes
+    else {
+      first += bytes
+      again += Math.max(0, readings - once) * bytes
+    }
+  })
+  const inTurn = multiprocessors * together
+  const [own, cached] = [bandwidth / multiprocessors, cacheBandwidth / multiprocessors]
+  const computing = (arithmetic * multiprocessors) / rows + (first / own) * seconds
+  const row = blockLatency + Math.max(computing, passes < 2 ? 0 : (again / (readAlone * cached)) * seconds)
+  // The last of the rounds counts whole.
+  return Math.ceil(rows / inTurn) * row
 }
 
 const kernel = (
@@ -352,15 +336,15 @@ const kernel = (
   if (spec?.kind === 'matmul') {
     const { used, stretch } = cutOf(spec, device)
     const arithmetic = (flops / device.flops[floats(spec.a.dtype)]) * seconds
-    const work =
-      Math.max(arithmetic * stretch, memory) + Math.max(0, device.productLatency - device.kernelLatency)
+    const products = Math.max(arithmetic * stretch + endOfTiles(spec, device), memory)
+    const work = products + Math.max(0, device.productLatency - device.kernelLatency)
     const latency = Math.min(device.productLatency, device.kernelLatency)
     return alone(arithmetic * stretch >= memory ? 'tensor' : 'bandwidth', latency, work, {
       multiprocessors: used,
       arithmetic: share(arithmetic, work),
       bandwidth: share(memory, work),
-      // Filling pipelines and writing tiles draws power at every clock.
-      energy: arithmetic / device.power.products + work - Math.max(arithmetic * stretch, memory),
+      // Filling pipelines draws power at every clock; the rate that power allows was measured with tiles' ends.
+      energy: arithmetic / device.power.products + work - products,
     })
   }
   const reduced = rows ?? rowsOf(spec)
@@ -368,13 +352,11 @@ const kernel = (
   const used = share(Math.min(most, blocksOf(spec, movedBytes, bytesPerBlock)), multiprocessors)
   // Fewer blocks than multiprocessors occupy proportionally less of the bandwidth and the arithmetic.
   const fast = Math.max(used, 1 / multiprocessors)
-  const arithmetic = arithmeticOf(spec, flops, device) / fast
-  const long = spec?.kind === 'map' && hasRows(spec) ? longRowsOf(spec, device) : undefined
-  // A block that has a multiprocessor to itself reads a row, computes it and writes it one after the other.
-  const work =
-    long === undefined
-      ? Math.max(arithmetic, memory / fast)
-      : (arithmetic + memory / fast + (long.again / device.cacheBandwidth / fast) * seconds) * long.rounds
+  const rowsWorked = spec?.kind === 'map' ? mapWork(spec).kernel : undefined
+  const arithmetic = (arithmeticOf(spec, flops, device) * paceOf(rowsWorked)) / fast
+  const inBlocks =
+    rowsWorked === undefined ? 0 : timeOfBlocks(spec as MapSpec, rowsWorked, arithmetic * fast, device)
+  const work = Math.max(arithmetic, memory / fast, inBlocks)
   return alone(arithmetic > memory / fast ? 'tensor' : 'bandwidth', device.kernelLatency, work, {
     multiprocessors: used,
     bandwidth: share(memory, work),
@@ -389,7 +371,7 @@ const arithmeticOf = (
   { flops: rates }: Machine['device'],
 ): number => {
   if (spec?.kind !== 'attention' || spec.dtype === 'f32')
-    return ((spec?.kind === 'map' ? mapOperations(spec) : flops) / rates.vector) * seconds
+    return ((spec?.kind === 'map' ? operationsOf(mapWork(spec).slots, 1) : flops) / rates.vector) * seconds
   const { products, others } = attentionOperations(spec, flops)
   return (products / (rates[spec.dtype] * ofOneWarp) + others / rates.vector) * seconds
 }

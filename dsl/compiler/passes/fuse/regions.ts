@@ -1,7 +1,8 @@
 import type { GraphNode } from '../../../ir/graph.js'
 import type { MapSpec } from '../../../ir/kernel-spec.js'
 import { elementBytes } from '../../../ir/tensor.js'
-import { costOf, operationsOf, type Rows, slotsOf } from '../../../machine/cost.js'
+import { costOf, type Rows } from '../../../machine/cost.js'
+import { operationsOf, slotsOf } from '../../../machine/map-cost.js'
 import type { Checked } from '../../analysis/ir.js'
 import type { Apart } from '../../analysis/provenance.js'
 import {

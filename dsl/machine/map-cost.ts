@@ -1,0 +1,179 @@
+import type { MapSpec } from '../ir/kernel-spec.js'
+import { hasRows, isRowReduction } from '../ir/map-rows.js'
+import { type DType, elements } from '../ir/tensor.js'
+import { type RowKernel, rowKernel } from './row-kernels.js'
+
+/**
+ * The cost of an instruction of a fused kernel on a GPU, in instructions of one cycle: what NVIDIA's assembler
+ * makes of it for 9.0. Functions with an eighth of the units count as the longer of their instructions and
+ * their turns at those units. It counts polynomials, and both sides of a branch where neighbours differ (erf,
+ * tanh, pow).
+ */
+const slots: Readonly<Record<string, number>> = {
+  const: 0,
+  operand: 2, // its address, read
+  exp: 8,
+  log: 10,
+  sqrt: 10,
+  rsqrt: 18,
+  tanh: 21,
+  erf: 36,
+  sigmoid: 18,
+  sin: 20,
+  cos: 20,
+  div: 11,
+  pow: 40,
+}
+
+/** The same where the value is rounded to bf16 at once: the processor's approximations. */
+const roundedSlots: Readonly<Record<string, number>> = { exp: 8, tanh: 9, sigmoid: 17 }
+
+/** The cost of one element of a fused kernel, in instructions of one cycle. */
+export const slotsOf = (code: MapSpec['code']): number =>
+  code.reduce((sum, [what]) => sum + (slots[what] ?? 1), 0)
+
+/** Floating-point operations that take as long as these many elements of so many instructions each. */
+export const operationsOf = (elements: number, slots: number): number => 2 * elements * slots
+
+const isNarrow = (dtype: DType | string): boolean => dtype === 'bf16' || dtype === 'f16'
+/** What one instruction does to two elements of 16 bits, which lie in one word. */
+const isPaired = (what: string): boolean => /^(add|sub|mul|min|max)$/.test(what)
+
+const argumentsOf = ([what, ...rest]: MapSpec['code'][number]): readonly number[] =>
+  what === 'operand' || what === 'const' || what === 'index' ? [] : (rest as number[])
+
+/**
+ * The cost of each value of a map for one element. Elements of 16 bits are handled two at a time (decision
+ * 237): a sum, a difference, a product, the larger or the smaller of two such values that is rounded to their
+ * type is one instruction for both; any other reader takes them apart first.
+ */
+interface ElementCosts {
+  /** Of the value itself. */
+  readonly own: readonly number[]
+  /** Whether it lies with its neighbour in one word, so that arithmetic in f32 takes both apart first. */
+  readonly joined: readonly boolean[]
+  /** Whether the instruction takes pairs as they are. */
+  readonly takesPairs: readonly boolean[]
+}
+
+const elementCosts = (
+  { code, operands, results, compute }: MapSpec,
+  isRow: readonly boolean[],
+): ElementCosts => {
+  const narrow = operands.some(({ dtype }) => isNarrow(dtype)) || results.some(({ dtype }) => isNarrow(dtype))
+  const readers = code.map((): number[] => [])
+  code.forEach((instruction, j) => {
+    for (const of of argumentsOf(instruction)) readers[of]!.push(j)
+  })
+  const isRounded = (j: number): boolean =>
+    readers[j]!.every(reader => isNarrow(code[reader]![0])) &&
+    results.every(({ value, dtype }) => value !== j || isNarrow(dtype))
+  const isResult = code.map((_, j) => results.some(({ value }) => value === j))
+  const joined: boolean[] = []
+  const takesPairs: boolean[] = []
+  const own = code.map((instruction, j) => {
+    const [what] = instruction
+    const given = argumentsOf(instruction)
+    const pairs =
+      narrow &&
+      compute === 'f32' &&
+      isPaired(what) &&
+      given.some(of => joined[of]) &&
+      given.every(of => joined[of] || isRow[of] || code[of]![0] === 'const')
+    const isMost = what === 'max' || what === 'min'
+    const rounds = isNarrow(what)
+    joined.push(
+      narrow &&
+        !isRow[j] &&
+        (rounds || (pairs && isMost) || (what === 'operand' && isNarrow(operands[instruction[1]]!.dtype))),
+    )
+    takesPairs.push(rounds || (pairs && (isMost || (isRounded(j) && !isResult[j]))))
+    if (what === 'operand') return joined[j] ? slots['operand']! / 2 : slots['operand']!
+    if (rounds) return narrow ? 0.5 : 1
+    // The rounding that follows is the instruction.
+    if (pairs && isMost) return readers[j]!.length > 0 && isRounded(j) ? 0 : 0.5
+    if (pairs && isRounded(j) && readers[j]!.length > 0) return 0
+    return (
+      ((isRounded(j) ? roundedSlots[what] : undefined) ?? slots[what] ?? 1) +
+      (isResult[j] && narrow ? 0.5 : 0)
+    )
+  })
+  return { own, joined, takesPairs }
+}
+
+/** One pass over elements: the values that it computes, and those that it takes apart for arithmetic in f32. */
+const passSlots = (
+  { code }: MapSpec,
+  { own, joined, takesPairs }: ElementCosts,
+  computed: readonly boolean[],
+  reduced: readonly number[],
+): number => {
+  let sum = reduced.length
+  const apart = new Set<number>()
+  const take = (j: number): void => {
+    for (const of of argumentsOf(code[j]!)) if (joined[of] && !takesPairs[j]) apart.add(of)
+  }
+  computed.forEach((is, j) => {
+    if (!is) return
+    sum += own[j]!
+    take(j)
+  })
+  reduced.forEach(take)
+  return sum + apart.size
+}
+
+/** Instructions of a thread of a kernel with rows beside those of its elements: where it is, and its end. */
+const threadSlots = 40
+
+/** The work of a map. */
+export interface MapWork {
+  /** Instructions of one cycle, of all elements and threads. */
+  readonly slots: number
+  /** Of a map with rows. */
+  readonly kernel?: RowKernel
+}
+
+const known = new WeakMap<MapSpec, MapWork>()
+
+/** The work of a map; large graphs repeat few specs, so each is counted once. */
+export const mapWork = (spec: MapSpec): MapWork => {
+  const found = known.get(spec)
+  if (found !== undefined) return found
+  const made = hasRows(spec) ? rowsWork(spec) : { slots: elements(spec.shape) * plainSlots(spec) }
+  known.set(spec, made)
+  return made
+}
+
+const plainSlots = (spec: MapSpec): number =>
+  passSlots(
+    spec,
+    elementCosts(
+      spec,
+      spec.code.map(() => false),
+    ),
+    spec.code.map(() => true),
+    [],
+  )
+
+const rowsWork = (spec: MapSpec): MapWork => {
+  const { code, shape } = spec
+  const kernel = rowKernel(spec)
+  const { computed, computedAgain, isRow, depth, held, passes, group, rows } = kernel
+  const costs = elementCosts(spec, isRow)
+  let each = 0
+  for (let pass = 0; pass < passes; pass++) {
+    const reduced = code.flatMap((instruction, j) =>
+      isRowReduction(instruction) && depth[j] === pass + 1 ? [j] : [],
+    )
+    each += held * passSlots(spec, costs, computed[pass]!, reduced)
+    each += (1 - held) * passSlots(spec, costs, computedAgain[pass]!, reduced)
+  }
+  // Numbers a row are computed by each of its threads, which add up what each of them has.
+  const warp = Math.log2(Math.min(32, group))
+  const joins = 2 * warp + (group > 32 ? 16 + 2 * Math.log2(group / 32) : 0)
+  const ofThread = code.reduce((sum, instruction, j) => {
+    if (isRowReduction(instruction)) return sum + joins
+    return isRow[j] ? sum + (slots[instruction[0]] ?? 1) : sum
+  }, threadSlots)
+  return { slots: elements(shape) * each + rows * group * ofThread, kernel }
+}

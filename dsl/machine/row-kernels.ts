@@ -1,0 +1,203 @@
+import type { MapSpec } from '../ir/kernel-spec.js'
+import { isRowReduction, mapRows } from '../ir/map-rows.js'
+import { elementBytes, elements } from '../ir/tensor.js'
+
+// How `native/cuda/row_source.cc` divides the rows of a map among threads, and what stays in their registers.
+// The cost model needs it: rows that do not fit are read again, and few blocks at a time hide little.
+
+/** Elements of the longest row that lanes of a warp have; a longer row has a block of threads. */
+export const warpRow = 1024
+const [warpBlock, mostBlock] = [128, 512]
+/** Registers of a multiprocessor, of a thread at most, and those of a thread that are not its part of the row. */
+const [allRegisters, mostRegisters, ownRegisters] = [65_536, 255, 36]
+/** The last of these as NVIDIA's assembler manages: where lanes of a warp have a row, and where a block has one. */
+const [besidesInWarps, besidesInBlocks] = [16, 28]
+
+const powerOfTwoAtLeast = (count: number): number => 2 ** Math.ceil(Math.log2(Math.max(1, count)))
+const clamped = (value: number, least: number, most: number): number => Math.min(most, Math.max(least, value))
+
+export interface RowKernel {
+  readonly rows: number
+  readonly length: number
+  readonly passes: number
+  /** By value: whether it is one number a row, and the passes that end before it can be computed. */
+  readonly isRow: readonly boolean[]
+  readonly depth: readonly number[]
+  /**
+   * By pass and value: whether the pass computes it for each element that stays, of which NVIDIA's assembler
+   * keeps whatever takes least, and for each of the others.
+   */
+  readonly computed: readonly (readonly boolean[])[]
+  readonly computedAgain: readonly (readonly boolean[])[]
+  /** Threads of a row, and of a block. */
+  readonly group: number
+  readonly block: number
+  /** The part of each row that stays in registers from pass to pass. */
+  readonly held: number
+  /** Blocks that a multiprocessor has at a time, by their registers. */
+  readonly together: number
+}
+
+const isDear = (what: string): boolean => /^(exp|log|sqrt|rsqrt|tanh|erf|sigmoid|sin|cos|div|pow)$/.test(what)
+
+const argumentsOf = ([what, ...rest]: MapSpec['code'][number]): readonly number[] =>
+  what === 'operand' || what === 'const' || what === 'index' ? [] : (rest as number[])
+
+/** By pass and value: what each pass computes for each element, where the `kept` values stay. */
+const computedIn = (
+  { code, results }: MapSpec,
+  { isRow, depth }: ReturnType<typeof mapRows>,
+  passes: number,
+  kept: readonly boolean[],
+): boolean[][] => {
+  const stays = code.map(() => false)
+  return Array.from({ length: passes }, (_, pass) => {
+    const own = code.map(() => false)
+    const want = (value: number): void => {
+      if (!isRow[value] && !stays[value]) own[value] = true
+    }
+    code.forEach((instruction, j) => {
+      if (isRowReduction(instruction) && depth[j] === pass + 1) want(instruction[1])
+    })
+    if (pass + 1 === passes) for (const { row, value } of results) if (row !== true) want(value)
+    for (let j = code.length - 1; j >= 0; j--) if (own[j]) for (const of of argumentsOf(code[j]!)) want(of)
+    own.forEach((is, j) => {
+      if (is && kept[j]) stays[j] = true
+    })
+    return own
+  })
+}
+
+/** Reads of each value: by pass. */
+const readIn = (
+  { code, results }: MapSpec,
+  depth: readonly number[],
+  computed: readonly (readonly boolean[])[],
+): boolean[][] =>
+  computed.map((own, pass) => {
+    const read = code.map(() => false)
+    code.forEach((instruction, j) => {
+      if (own[j] || (isRowReduction(instruction) && depth[j] === pass + 1))
+        for (const of of argumentsOf(instruction)) read[of] = true
+    })
+    if (pass + 1 === computed.length)
+      for (const { row, value } of results) if (row !== true) read[value] = true
+    return read
+  })
+
+interface Kept {
+  /** Registers for each element: the most that lie between two passes. */
+  readonly words: number
+  /** By value: the first pass that computes it, and the last one that reads it. */
+  readonly first: readonly number[]
+  readonly last: readonly number[]
+}
+
+const keptOf = (
+  spec: MapSpec,
+  rows: ReturnType<typeof mapRows>,
+  passes: number,
+  kept: readonly boolean[],
+): Kept => {
+  const { code, operands } = spec
+  const computed = computedIn(spec, rows, passes, kept)
+  const read = readIn(spec, rows.depth, computed)
+  const first = code.map((_, j) => computed.findIndex(own => own[j]!))
+  const last = code.map((_, j) => read.findLastIndex(own => own[j]!))
+  let words = 0
+  for (let pass = 0; pass + 1 < passes; pass++) {
+    let here = 0
+    code.forEach(([what, operand], j) => {
+      if (rows.isRow[j] || (what !== 'operand' && !kept[j])) return
+      if (first[j]! < 0 || first[j]! > pass || last[j]! <= pass) return
+      here += what === 'operand' ? elementBytes[operands[operand]!.dtype] / 4 : 1
+    })
+    words = Math.max(words, here)
+  }
+  return { words, first, last }
+}
+
+/** What stays: values that take long to compute too, if the whole row still fits then. */
+const holding = (
+  spec: MapSpec,
+  rows: ReturnType<typeof mapRows>,
+  passes: number,
+  packs: number,
+  registers: number,
+  width: number,
+): Kept => {
+  const { code } = spec
+  const dear: boolean[] = []
+  code.forEach((instruction, j) => {
+    dear.push(!rows.isRow[j] && (isDear(instruction[0]) || argumentsOf(instruction).some(of => dear[of])))
+  })
+  const all = keptOf(spec, rows, passes, dear)
+  const some = keptOf(
+    spec,
+    rows,
+    passes,
+    dear.map((is, j) => is && all.last[j]! > all.first[j]!),
+  )
+  const none = keptOf(
+    spec,
+    rows,
+    passes,
+    code.map(() => false),
+  )
+  return some.words * width * packs > registers && none.words < some.words ? none : some
+}
+
+/** The kernel of a map with rows, with accesses as wide as its narrowest type allows. */
+export const rowKernel = (spec: MapSpec): RowKernel => {
+  const { shape, operands, results, code } = spec
+  const length = shape.at(-1) || 1
+  const rows = mapRows(spec)
+  const passes = Math.max(1, ...results.map(({ row, value }) => rows.depth[value]! + (row === true ? 0 : 1)))
+  const narrowest = Math.min(...[...operands, ...results].map(({ dtype }) => elementBytes[dtype]))
+  const lanes = narrowest === 4 ? 4 : 8
+  const width = length % lanes === 0 ? lanes : 1
+  const wide = Math.ceil(length / width)
+  const group =
+    length <= warpRow
+      ? clamped(powerOfTwoAtLeast(Math.ceil(wide / 4)), Math.min(8, powerOfTwoAtLeast(wide)), 32)
+      : clamped(powerOfTwoAtLeast(Math.ceil(length / 16)), warpBlock, mostBlock)
+  const block = Math.max(warpBlock, group)
+  const packs = Math.ceil(wide / group)
+  const registers = Math.min(mostRegisters, allRegisters / block) - ownRegisters
+  const { words, first } = holding(spec, rows, passes, packs, registers, width)
+  const heldPacks = words === 0 ? 0 : Math.min(packs, Math.floor(registers / (words * width)))
+  // Operands that a later pass is the first to read are on their way a pack at a time.
+  const late = code.reduce(
+    (sum, [what, operand], j) =>
+      what === 'operand' && !rows.isRow[j] && first[j]! > 0
+        ? sum + (elementBytes[operands[operand]!.dtype] / 4) * width
+        : sum,
+    0,
+  )
+  // Of a whole row in a block the assembler keeps a value instead of the several operands that it is made of.
+  const each = length > warpRow && heldPacks === packs ? Math.min(1, words) : words
+  const besides = length > warpRow ? besidesInBlocks : besidesInWarps
+  const used = Math.ceil((besides + heldPacks * each * width + late) / 8) * 8
+  return {
+    rows: elements(shape) / length,
+    length,
+    passes,
+    ...rows,
+    computed: computedIn(
+      spec,
+      rows,
+      passes,
+      code.map(() => true),
+    ),
+    computedAgain: computedIn(
+      spec,
+      rows,
+      passes,
+      code.map(() => false),
+    ),
+    group,
+    block,
+    held: passes < 2 ? 1 : heldPacks / packs,
+    together: Math.max(1, Math.floor(allRegisters / (block * Math.min(mostRegisters, used)))),
+  }
+}
