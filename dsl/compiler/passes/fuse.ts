@@ -41,7 +41,7 @@ class Fusing {
   ) {
     this.regions = new Regions(ir, effort)
     this.fused = new FusedKernels(this.regions, ir)
-    this.siblings = effort === 'wide' ? joinSiblings(ir, this.regions, this.fused) : 0
+    this.siblings = effort === 'wide' ? joinSiblings(ir, this.regions) : 0
     this.fusion = { regions: [], apart: [], kernels: 0 }
   }
 

@@ -23,7 +23,7 @@ export const inOrder = (shape: readonly number[]): Access => ({
 export const reached = ({ shape, strides }: Access): number =>
   shape.reduce((product, size, d) => (strides[d] === 0 ? product : product * size), 1)
 
-const isEqual = (a: readonly number[], b: readonly number[]): boolean =>
+export const isEqual = (a: readonly number[], b: readonly number[]): boolean =>
   a === b || (a.length === b.length && a.every((each, i) => each === b[i]))
 
 /**

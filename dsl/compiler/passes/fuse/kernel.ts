@@ -3,7 +3,7 @@ import { elementBytes as bytesOf, elements, tensorBytes } from '../../../ir/tens
 import { mapFlops } from '../../../language/operators/elementwise.js'
 import { coalesce, denseStrides } from '../../../language/operators/shapes.js'
 import type { Checked } from '../../analysis/ir.js'
-import { type Access, reached, sizeOf } from './access.js'
+import { type Access, isEqual, reached, sizeOf } from './access.js'
 import { isExact, type Region, type Regions } from './regions.js'
 
 /** A region as one kernel, and the nodes whose values are its operands. */
@@ -38,17 +38,20 @@ class Code {
 class Operands {
   readonly reads: number[] = []
   readonly list: (Access & Pick<MapOperand, 'dtype'>)[] = []
-  private readonly known = new Map<string, number>()
 
-  put(node: number, access: Access, dtype: MapOperand['dtype']): number {
-    const key = `${node} ${access.offset} ${access.strides}`
-    let at = this.known.get(key)
-    if (at === undefined) {
-      at = this.reads.push(node) - 1
-      this.list.push({ ...access, dtype })
-      this.known.set(key, at)
+  constructor(private readonly shape: readonly number[]) {}
+
+  put(node: number, offset: number, strides: readonly number[], dtype: MapOperand['dtype']): number {
+    for (let at = this.reads.indexOf(node); at >= 0; at = this.reads.indexOf(node, at + 1)) {
+      const known = this.list[at]!
+      if (known.offset === offset && isEqual(known.strides, strides)) return at
     }
-    return at
+    this.list.push({ shape: this.shape, offset, strides, dtype })
+    return this.reads.push(node) - 1
+  }
+
+  get bytes(): number {
+    return this.list.reduce((sum, each) => sum + reached(each) * bytesOf[each.dtype], 0)
   }
 }
 
@@ -56,57 +59,85 @@ class Operands {
 const behind = ({ values }: Regions, { nodes }: Checked, region: Region, id: number) => {
   let at = id
   let from = 0
-  while (!region.sources.has(at) && values.viewFrom[at]! >= 0) {
+  while (values.viewFrom[at]! >= 0 && !region.sources.has(at)) {
     from += values.viewFrom[at]!
     at = nodes[at]!.inputs[0]!
   }
   return { at, from }
 }
 
-/** What a region computes, as a text that is equal for regions of equal kernels, and the nodes that it reads. */
-const formOf = (regions: Regions, ir: Checked, region: Region) => {
-  const { values, access } = regions
-  const { members, shape, length, isRow, results } = region
-  // Sources are numbered where they are read first, members where they are computed.
-  const places = new Map<number, number>()
-  const reads: number[] = []
-  let text = `${shape}|${length}|${isRow}`
-  for (let m = members.length - 1; m >= 0; m--) {
-    const id = members[m]!
-    const { shape, offset, strides } = access[id]!
-    text += `;${values.elementwise[id]!.number} ${shape} ${offset} ${strides}`
-    for (const input of ir.nodes[id]!.inputs) {
-      const { at, from } = behind(regions, ir, region, input)
-      if (!places.has(at)) {
-        places.set(at, places.size)
-        reads.push(at)
-      }
-      text += ` ${places.get(at)} ${from}`
-    }
-    places.set(id, places.size)
+/** A number for each access, the same for equal ones. */
+class Accesses {
+  private readonly numbers = new Map<Access, number>()
+  private readonly known = new Map<string, number>()
+
+  numberOf(access: Access): number {
+    let number = this.numbers.get(access)
+    if (number !== undefined) return number
+    const { shape, offset, strides } = access
+    const text = `${shape} ${offset} ${strides}`
+    number = this.known.get(text) ?? this.known.size
+    this.known.set(text, number)
+    this.numbers.set(access, number)
+    return number
   }
-  for (const id of results) text += `|${places.get(id)}`
-  return { text, reads }
 }
 
 /** The kernels of regions. A large graph repeats few, and equal kernels are one object. */
 export class FusedKernels {
   private readonly kernels = new Map<string, MapSpec>()
   private readonly known = new Map<string, { readonly fused: Fused; readonly order: readonly number[] }>()
+  private readonly accesses = new Accesses()
+  /** By node: its place in the form of the region that `placedBy` numbers. */
+  private readonly places: Int32Array
+  private readonly placedBy: Int32Array
+  private forms = 0
 
   constructor(
     private readonly regions: Regions,
     private readonly ir: Checked,
-  ) {}
+  ) {
+    this.places = new Int32Array(ir.nodes.length)
+    this.placedBy = new Int32Array(ir.nodes.length)
+  }
 
   of(region: Region): Fused {
-    const { text, reads } = formOf(this.regions, this.ir, region)
+    const { text, reads } = this.formOf(region)
     const known = this.known.get(text)
     if (known !== undefined) return { ...known.fused, reads: known.order.map(place => reads[place]!) }
     const { code, kernel, ...rest } = fusedKernel(this.regions, this.ir, region)
     const fused = { kernel: this.one(kernel, code), ...rest }
     this.known.set(text, { fused, order: fused.reads.map(read => reads.indexOf(read)) })
     return fused
+  }
+
+  /** What a region computes, as a text that is equal for regions of equal kernels, and the nodes that it reads. */
+  private formOf(region: Region): { readonly text: string; readonly reads: readonly number[] } {
+    const { places, placedBy, regions, ir } = this
+    const { values, access } = regions
+    const { members, shape, length, isRow, results } = region
+    const form = ++this.forms
+    // Sources are numbered where they are read first, members where they are computed.
+    let count = 0
+    const reads: number[] = []
+    let text = `${shape}|${length}|${isRow}`
+    for (let m = members.length - 1; m >= 0; m--) {
+      const id = members[m]!
+      text += `;${values.elementwise[id]!.number} ${this.accesses.numberOf(access[id]!)}`
+      for (const input of ir.nodes[id]!.inputs) {
+        const { at, from } = behind(regions, ir, region, input)
+        if (placedBy[at] !== form) {
+          placedBy[at] = form
+          places[at] = count++
+          reads.push(at)
+        }
+        text += ` ${places[at]} ${from}`
+      }
+      placedBy[id] = form
+      places[id] = count++
+    }
+    for (const id of results) text += `|${places[id]}`
+    return { text, reads }
   }
 
   /** `code`: its instructions as a text, in which -0 is not 0. */
@@ -121,11 +152,35 @@ export class FusedKernels {
   }
 }
 
+const movedOf = (region: Region, operands: Operands, { specs }: Checked): number =>
+  operands.bytes + tensorBytes(specs[region.members[0]!]!) + region.resultBytes
+
+/** The bytes that the kernel of a region moves, and how many operands it has, without making the kernel. */
+export const trafficOf = (
+  regions: Regions,
+  ir: Checked,
+  region: Region,
+): { readonly movedBytes: number; readonly operands: number } => {
+  const { values, access, of } = regions
+  const operands = new Operands(region.shape)
+  for (let m = region.members.length - 1; m >= 0; m--) {
+    const id = region.members[m]!
+    const { kernel } = values.elementwise[id]!
+    const inside = regions.inside(region, values.elementwise[id]!, access[id]!)!
+    const { inputs } = ir.nodes[id]!
+    for (let i = 0; i < inputs.length; i++) {
+      const { at, from } = behind(regions, ir, region, inputs[i]!)
+      const { offset, strides } = inside.operands[i]!
+      if (of[at] !== region) operands.put(at, offset + from, strides, kernel.operands[i]!.dtype)
+    }
+  }
+  return { movedBytes: movedOf(region, operands, ir), operands: operands.reads.length }
+}
+
 const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fused & { readonly code: string } => {
   const { values, access, of } = regions
-  const { shape } = region
   const code = new Code()
-  const operands = new Operands()
+  const operands = new Operands(region.shape)
   const made = new Map<number, number>()
   let tolerance = 0
   for (let m = region.members.length - 1; m >= 0; m--) {
@@ -138,7 +193,7 @@ const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fused & { r
       if (of[at] === region) return made.get(at)!
       const { dtype } = kernel.operands[i]!
       const { offset, strides } = inside.operands[i]!
-      return code.put(['operand', operands.put(at, { shape, offset: offset + from, strides }, dtype)])
+      return code.put(['operand', operands.put(at, offset + from, strides, dtype)])
     })
     const place: number[] = []
     for (const instruction of kernel.code) place.push(at(code, instruction, given, place))
@@ -151,7 +206,6 @@ const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fused & { r
   const merged = mergedOf(region, operands.list)
   const { length, isRow } = region
   const output = ir.specs[last]!
-  const moved = operands.list.reduce((sum, each) => sum + reached(each) * bytesOf[each.dtype], 0)
   return {
     kernel: {
       kind: 'map',
@@ -168,7 +222,7 @@ const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fused & { r
     code: code.text,
     reads: operands.reads,
     flops: mapFlops(code.list, elements(output.shape) * (isRow ? length : 1)),
-    movedBytes: moved + tensorBytes(output) + region.resultBytes,
+    movedBytes: movedOf(region, operands, ir),
     tolerance,
   }
 }

@@ -48,13 +48,56 @@ export interface Region {
   readonly results: number[]
   /** The bytes of these. */
   resultBytes: number
-  /** What it reads of other nodes, a view read through or not: by node, bytes. */
-  readonly sources: Map<number, number>
+  /** What it reads of other nodes, a view read through or not. */
+  readonly sources: Sources
   /** The cost of a point, and of a row. */
   slots: number
   rowSlots: number
   instructions: number
   reductions: number
+}
+
+/** By node: bytes that are read of it. A region reads few nodes: searching a list takes less than a map. */
+export class Sources {
+  constructor(
+    readonly ids: number[] = [],
+    private readonly bytes: number[] = [],
+  ) {}
+
+  get size(): number {
+    return this.ids.length
+  }
+
+  has(id: number): boolean {
+    return this.ids.includes(id)
+  }
+
+  get(id: number): number | undefined {
+    return this.bytes[this.ids.indexOf(id)]
+  }
+
+  set(id: number, bytes: number): void {
+    const at = this.ids.indexOf(id)
+    if (at >= 0) this.bytes[at] = bytes
+    else {
+      this.ids.push(id)
+      this.bytes.push(bytes)
+    }
+  }
+
+  delete(id: number): void {
+    const at = this.ids.indexOf(id)
+    if (at < 0) return
+    this.ids.splice(at, 1)
+    this.bytes.splice(at, 1)
+  }
+
+  /** These and others; what both have as others have it. */
+  with(others: Sources): Sources {
+    const all = new Sources([...this.ids], [...this.bytes])
+    for (let i = 0; i < others.ids.length; i++) all.set(others.ids[i]!, others.bytes[i]!)
+    return all
+  }
 }
 
 /** What a reader does no more for a value that is computed in its own kernel. */
@@ -172,20 +215,15 @@ export class Regions {
    */
   private joinSibling(node: GraphNode, own: Elementwise): boolean {
     const { id, inputs } = node
-    const { kernel, length } = own
     if (!hasSeveral(this.effort)) return false
     const first = Math.min(this.inner[id]!, this.outer[id]!)
     for (let i = 0; i < inputs.length; i++) {
       const number = this.reader[inputs[i]!]!
       if (number < 0 || number === this.reader[id] || first <= this.lastOf(number)) continue
       const region = this.all[number]!
-      const { shape } = kernel
-      const result = length > 0 ? alongRow(inOrder(shape.slice(0, -1)), length) : inOrder(shape)
-      const { offset, strides } = kernel.operands[i]!
-      const isShared = this.isSame(region, this.access[inputs[i]!]!, { shape, offset, strides })
-      if (!isShared) continue
+      if (!this.isSame(region, this.access[inputs[i]!]!, own.inside.operands[i]!)) continue
       const before = this.access[id]
-      this.access[id] = result
+      this.access[id] = own.whole
       this.stored[id] = 1
       if (this.join(node, own, region, number) === undefined) {
         this.refused.delete(id)
@@ -211,7 +249,7 @@ export class Regions {
       isRow: length > 0,
       results: [],
       resultBytes: 0,
-      sources: new Map(),
+      sources: new Sources(),
       slots,
       rowSlots: 0,
       instructions: kernel.code.length,
@@ -219,25 +257,21 @@ export class Regions {
     }
     const number = this.all.push(region) - 1
     this.of[node.id] = region
-    const { shape } = kernel
-    this.access[node.id] = length > 0 ? alongRow(inOrder(shape.slice(0, -1)), length) : inOrder(shape)
-    this.readAll(node, own, number, shape, kernel.operands)
+    this.access[node.id] = own.whole
+    this.readAll(node, number, own.inside, own.bytes)
   }
 
   private readAll(
     { id, inputs }: GraphNode,
-    { kernel }: Elementwise,
     number: number,
-    shape: readonly number[],
-    operands: readonly Pick<Access, 'offset' | 'strides'>[],
+    { operands }: Composed,
+    bytes: readonly number[],
   ): void {
     const { sources } = this.all[number]!
     for (let i = 0; i < inputs.length; i++) {
-      const { offset, strides } = operands[i]!
-      const access: Access = { shape, offset, strides }
-      const bytes = reached(access) * elementBytes[kernel.operands[i]!.dtype]
-      this.read(inputs[i]!, number, access, id)
-      sources.set(inputs[i]!, Math.max(bytes, sources.get(inputs[i]!) ?? 0))
+      const input = inputs[i]!
+      this.read(input, number, operands[i]!, id)
+      sources.set(input, Math.max(bytes[i]!, sources.get(input) ?? 0))
     }
   }
 
@@ -248,9 +282,11 @@ export class Regions {
   }
 
   /** What a member reads of its operands at the points of its region, where `access` reads its value. */
-  inside(region: Region, { kernel, length }: Elementwise, access: Access): Composed | undefined {
+  inside(region: Region, own: Elementwise, access: Access): Composed | undefined {
+    const { kernel, length } = own
     const read = this.over(region, access)
     if (read === undefined) return undefined
+    if (length === 0 && read === own.whole) return own.inside
     if (length === 0) return composed(kernel.shape, kernel.operands, read)
     const row = rowOf(read, length)
     return row && { shape: read.shape, operands: [row] }
@@ -307,9 +343,10 @@ export class Regions {
       region.sources.size - 1 + node.inputs.length > most.operands
     )
       return 'too large'
-    const bytes = inside.operands.map(
-      (access, i) => reached(access) * elementBytes[own.kernel.operands[i]!.dtype],
-    )
+    const bytes =
+      inside === own.inside
+        ? own.bytes
+        : inside.operands.map((access, i) => reached(access) * elementBytes[own.kernel.operands[i]!.dtype])
     const read = this.over(rows, this.access[id]!)!
     const joined: Region = { ...rows, shape: inside.shape }
     const isResult = this.stored[id] === 1
@@ -328,7 +365,7 @@ export class Regions {
     region.sources.delete(id)
     if (isResult) region.results.push(id)
     this.of[id] = region
-    this.readAll(node, own, number, inside.shape, inside.operands)
+    this.readAll(node, number, inside, bytes)
     return undefined
   }
 
@@ -364,9 +401,9 @@ export class Regions {
     const { values } = this
     let others = 0
     let ready = 0
-    for (const [source, moved] of region.sources)
+    for (const source of region.sources.ids)
       if (source !== id) {
-        others += moved
+        others += region.sources.get(source)!
         ready = Math.max(ready, values.end[source]!)
       }
     const last = values.elementwise[region.members[0]!]!.kernel
@@ -378,10 +415,8 @@ export class Regions {
     let given = 0
     let fresh = 0
     let held = 0
-    const counted = new Set<number>()
     inputs.forEach((input, i) => {
-      if (counted.has(input)) return
-      counted.add(input)
+      if (inputs.indexOf(input) < i) return
       given += bytes[i]!
       if (region.sources.has(input)) return
       fresh += bytes[i]!

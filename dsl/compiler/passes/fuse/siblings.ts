@@ -1,10 +1,9 @@
 import { tensorBytes } from '../../../ir/tensor.js'
 import type { Checked } from '../../analysis/ir.js'
 import { isView } from '../../analysis/operators.js'
-import { inOrder, isSameAccess, refined, sizeOf } from './access.js'
-import type { FusedKernels } from './kernel.js'
-import { apartBy } from './readers.js'
-import { most, type Region, type Regions } from './regions.js'
+import { inOrder, isEqual, isSameAccess, refined, sizeOf } from './access.js'
+import { trafficOf } from './kernel.js'
+import { most, type Region, type Regions, Sources } from './regions.js'
 
 //   a = neg(exp(x)) · b = abs(sin(x)), two regions
 //   → a, b = fused(x): one kernel of two results, which reads x once
@@ -26,25 +25,46 @@ class Siblings {
   private readonly from: Int32Array
   private readonly readBy: Int32Array
   /** Outputs and the next values of states, which are read at the end of the tick. */
-  private readonly stays = new Set<number>()
-  /** By node: the regions that read it, the first one in the order of the graph at the end. */
-  private readonly readers = new Map<number, Region[]>()
+  private readonly stays: Uint8Array
+  /** By node: the node whose memory it has, where all that may be views are views. */
+  private readonly root: Int32Array
+  /** By node: the last place of a kernel that reads it, directly or through views. */
+  private readonly last: Int32Array
+  /** By region: a number that only those have which may be one kernel, as far as what they are goes. */
+  private readonly kind: Int32Array
+  private readonly traffic: (Traffic | undefined)[] = []
+  /** By node: how many regions were noted as its readers in this round, and the last ones, in a ring. */
+  private readonly noted: Int32Array
+  private readonly readers: Int32Array
 
   constructor(
     private readonly ir: Checked,
     private readonly regions: Regions,
-    private readonly kernels: FusedKernels,
   ) {
     const { nodes, outputs } = ir
-    for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) this.stays.add(id)
-    for (const { op, inputs } of nodes) if (op === 'delay') this.stays.add(inputs[0]!)
-    this.from = new Int32Array(nodes.length + 2)
+    const count = nodes.length
+    this.stays = new Uint8Array(count)
+    for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) this.stays[id] = 1
+    for (const { op, inputs } of nodes) if (op === 'delay') this.stays[inputs[0]!] = 1
+    this.from = new Int32Array(count + 2)
     for (const { op, inputs } of nodes)
       if (op !== 'delay') for (const input of inputs) this.from[input + 2]!++
-    for (let id = 0; id < nodes.length; id++) this.from[id + 2]! += this.from[id + 1]!
+    for (let id = 0; id < count; id++) this.from[id + 2]! += this.from[id + 1]!
     this.readBy = new Int32Array(this.from.at(-1)!)
     for (const { id, op, inputs } of nodes)
       if (op !== 'delay') for (const input of inputs) this.readBy[this.from[input + 1]!++] = id
+    this.root = Int32Array.from(nodes, ({ id }) => id)
+    for (const node of nodes) if (isView(node)) this.root[node.id] = this.root[node.inputs[0]!]!
+    this.last = new Int32Array(count).fill(-1)
+    for (let id = count - 1; id >= 0; id--) {
+      const { op, inputs } = nodes[id]!
+      const place = regions.of[id]?.members[0] ?? id
+      const read = this.root[id] === id ? place : Math.max(place, this.last[id]!)
+      if (op !== 'delay') for (const input of inputs) this.last[input] = Math.max(read, this.last[input]!)
+    }
+    this.kind = this.kinds()
+    this.noted = new Int32Array(count)
+    this.readers = new Int32Array(mostTried * count)
     // What was joined reads more, so that others may join it. A region has few results, so these are few rounds.
     for (let before = -1; before < this.joined; ) {
       before = this.joined
@@ -52,22 +72,38 @@ class Siblings {
     }
   }
 
-  /** Later regions first: where one is met, those that may take it in are known. */
-  private round(): void {
-    this.readers.clear()
-    for (const region of this.regions.all)
-      if (region.members.length > 0 && !this.isTaken(region))
-        for (const source of region.sources.keys()) this.note(source, region)
+  /** Notes that a node is computed at a place, for what it reads and for what the views are of that it reads. */
+  private place(id: number, place: number): void {
+    const open = [id]
+    for (const at of open)
+      for (const input of this.ir.nodes[at]!.inputs) {
+        if (this.last[input]! >= place) continue
+        this.last[input] = place
+        if (this.root[input] !== input) open.push(input)
+      }
   }
 
-  /** Whether a kernel that stands at a place or after it reads a node, directly or through views. */
-  private isReadFrom(id: number, place: number): boolean {
-    for (let i = this.from[id + 1]! - 1; i >= this.from[id]!; i--) {
-      const by = this.readBy[i]!
-      if ((this.regions.of[by]?.members[0] ?? by) >= place) return true
-      if (isView(this.ir.nodes[by]!) && this.isReadFrom(by, place)) return true
-    }
-    return false
+  private kinds(): Int32Array {
+    const { nodes, deviceOf, turnOf } = this.ir
+    const { all, values } = this.regions
+    const known = new Map<string, number>()
+    return Int32Array.from(all, ({ members: [id], shape }) => {
+      const { compute } = values.elementwise[id!]!.kernel
+      const where = `${deviceOf?.[id!]} ${turnOf?.[id!]} ${nodes[id!]!.lane?.name ?? ''}`
+      const key = `${sizeOf(shape)} ${compute} ${where}`
+      const number = known.get(key) ?? known.size
+      known.set(key, number)
+      return number
+    })
+  }
+
+  /** Later regions first: where one is met, those that may take it in are known. */
+  private round(): void {
+    const { all } = this.regions
+    this.noted.fill(0)
+    for (let number = 0; number < all.length; number++)
+      if (all[number]!.members.length > 0 && !this.isTaken(number))
+        for (const source of all[number]!.sources.ids) this.note(source, number)
   }
 
   /** Whether a kernel that stands before the place of a region reads a node, but for its own and the region. */
@@ -86,7 +122,7 @@ class Siblings {
   /** Whether something other than its own region and a later one reads a node, or it is an output or a state. */
   private isStored(id: number, later: Region): boolean {
     const { of } = this.regions
-    if (this.stays.has(id)) return true
+    if (this.stays[id] === 1) return true
     for (let i = this.from[id]!; i < this.from[id + 1]!; i++) {
       const own = of[this.readBy[i]!]
       if (own === undefined || (own !== later && own !== of[id])) return true
@@ -94,62 +130,83 @@ class Siblings {
     return false
   }
 
-  private note(source: number, region: Region): void {
-    const known = this.readers.get(source)
-    if (known === undefined) this.readers.set(source, [region])
-    else known.push(region)
+  private note(source: number, region: number): void {
+    this.readers[mostTried * source + (this.noted[source]!++ % mostTried)] = region
   }
 
   /** Makes a region part of a later one, if there is one for it. */
-  private isTaken(region: Region): boolean {
-    for (const read of [...region.sources.keys(), region.members[0]!, ...region.results]) {
-      const known = this.readers.get(read) ?? []
-      for (let i = known.length - 1; i >= Math.max(0, known.length - mostTried); i--) {
-        const later = known[i]!
-        if (!this.isFit(region, later)) continue
-        const own = [...region.sources.keys()].filter(each => !later.sources.has(each))
-        if (!this.join(region, later)) continue
-        for (const each of own) this.note(each, later)
-        return true
-      }
+  private isTaken(number: number): boolean {
+    const { sources, members, results } = this.regions.all[number]!
+    for (let i = 0; i < sources.size; i++) if (this.isTakenBy(sources.ids[i]!, number)) return true
+    return this.isTakenBy(members[0]!, number) || results.some(id => this.isTakenBy(id, number))
+  }
+
+  /** Makes a region part of one of the regions that read a node. */
+  private isTakenBy(read: number, number: number): boolean {
+    const { kind, noted, readers, regions } = this
+    const least = Math.max(0, noted[read]! - mostTried)
+    for (let i = noted[read]! - 1; i >= least; i--) {
+      const other = readers[mostTried * read + (i % mostTried)]!
+      if (other === number || kind[other] !== kind[number]) continue
+      const [region, later] = [regions.all[number]!, regions.all[other]!]
+      if (!this.isFit(region, later)) continue
+      const own = region.sources.ids.filter(each => !later.sources.has(each))
+      if (!this.join(number, other)) continue
+      for (const each of own) this.note(each, other)
+      return true
     }
     return false
   }
 
-  /** Whether nothing but the kernels themselves is against one in the place of two. */
+  /** Whether nothing but the kernels themselves is against one of two regions of a kind in the place of both. */
   private isFit(region: Region, later: Region): boolean {
-    const { ir, regions } = this
-    const { values } = regions
-    const [a, b] = [region.members[0]!, later.members[0]!]
-    if (a === b || apartBy(ir, a, b) !== undefined) return false
-    if (values.elementwise[a]!.kernel.compute !== values.elementwise[b]!.kernel.compute) return false
-    if (sizeOf(region.shape) !== sizeOf(later.shape)) return false
-    if ([a, ...region.results].some(id => this.isReadBefore(id, later))) return false
-    for (const source of region.sources.keys()) {
-      let root = source
-      while (isView(ir.nodes[root]!)) root = ir.nodes[root]!.inputs[0]!
-      if (values.bytes[root]! > 0 && !this.stays.has(root) && !this.isReadFrom(root, b)) return false
+    const { values } = this.regions
+    const place = later.members[0]!
+    for (const source of region.sources.ids) {
+      const root = this.root[source]!
+      if (values.bytes[root]! > 0 && this.stays[root] === 0 && this.last[root]! < place) return false
     }
-    return true
+    if (this.isReadBefore(region.members[0]!, later)) return false
+    return !region.results.some(id => this.isReadBefore(id, later)) && this.isSmall(region, later)
+  }
+
+  /** Whether a kernel of both has no more than it may; each source is an operand at least. */
+  private isSmall(region: Region, later: Region): boolean {
+    if (region.instructions + later.instructions > most.instructions) return false
+    if (region.reductions + later.reductions > most.reductions) return false
+    let operands = region.sources.size
+    for (const source of later.sources.ids)
+      if (this.regions.of[source] !== region && !region.sources.has(source)) operands++
+    return operands <= most.operands
   }
 
   /** Makes both one region, in the place of the later one; undoes it where that cannot be or takes longer. */
-  private join(region: Region, later: Region): boolean {
-    const { regions } = this
+  private join(number: number, other: number): boolean {
+    const { regions, ir } = this
+    const [region, later] = [regions.all[number]!, regions.all[other]!]
     const shape = shapeOf(region, later)
-    if (shape === undefined) return false
-    const apart = [this.costOf(region), this.costOf(later, new Set(region.members))] as const
-    if (!this.isReadAsMade(region, later, shape)) return false
-    const before = { ...later, members: [...later.members], results: [...later.results] }
+    if (shape === undefined || !this.isReadAsMade(region, later, shape)) return false
+    const before = { ...later }
+    const apart = [
+      { region, moved: this.trafficOf(number).movedBytes },
+      { region: before, moved: this.trafficOf(other).movedBytes },
+    ] as const
     this.put(region, later, shape)
-    if (this.isBetter(later, apart)) {
-      Object.assign(region, { members: [], results: [], sources: new Map() })
+    const traffic = this.isFused(later) ? trafficOf(regions, ir, later) : undefined
+    if (traffic !== undefined && this.isBetter(later, traffic, ...apart)) {
+      for (const id of region.members) this.place(id, later.members[0]!)
+      Object.assign(region, { members: [], results: [], sources: new Sources() })
+      this.traffic[other] = traffic
       this.joined++
       return true
     }
     Object.assign(later, before)
     for (const id of region.members) regions.of[id] = region
     return false
+  }
+
+  private trafficOf(number: number): Traffic {
+    return (this.traffic[number] ??= trafficOf(this.regions, this.ir, this.regions.all[number]!))
   }
 
   /** Whether a later region reads of the results of a region, at each point, what is computed there. */
@@ -182,7 +239,7 @@ class Siblings {
       length: Math.max(region.length, later.length),
       results: [...later.results, ...results],
       resultBytes: results.reduce((sum, id) => sum + tensorBytes(ir.specs[id]!), later.resultBytes),
-      sources: new Map([...region.sources, ...later.sources]),
+      sources: region.sources.with(later.sources),
       instructions: region.instructions + later.instructions,
       reductions: region.reductions + later.reductions,
     }
@@ -192,53 +249,47 @@ class Siblings {
     for (const id of region.members) regions.of[id] = later
   }
 
-  /** Whether a region of two reads less than they do apart, and takes no longer. */
-  private isBetter(region: Region, [one, other]: readonly [Cost, Cost]): boolean {
+  /** Whether all members of a region compute at its points, and it has no more results than it may. */
+  private isFused(region: Region): boolean {
     const { regions } = this
-    const { instructions, reductions, results, shape, members } = region
-    if (instructions > most.instructions || reductions > most.reductions) return false
+    const { results, shape, members } = region
     if (results.length + 1 > most.results || shape.length > most.dimensions) return false
-    for (const id of members) {
+    return members.every(id => {
       const inside = regions.inside(region, regions.values.elementwise[id]!, regions.access[id]!)
-      if (inside === undefined || inside.shape.length !== shape.length) return false
-      if (inside.shape.some((size, d) => size !== shape[d])) return false
-    }
-    const { moved, operands } = this.costOf(region)
+      return inside !== undefined && isEqual(inside.shape, shape)
+    })
+  }
+
+  /** Whether a region of two reads less than they do apart, and takes no longer. */
+  private isBetter(region: Region, { movedBytes, operands }: Traffic, one: Apart, other: Apart): boolean {
+    const { regions } = this
     const together = one.moved + other.moved
-    if (operands > most.operands || moved >= together) return false
-    const [a, b] = [one, other].map(each => regions.timeOf(each.region, each.moved, together)) as [
+    if (operands > most.operands || movedBytes >= together) return false
+    const [a, b] = [one, other].map(each => regions.timeOf(aloneOf(each.region), each.moved, together)) as [
       number,
       number,
     ]
     // Neither waits for what the other one reads longer than that would take.
-    if (one.ready > other.ready + b || other.ready > one.ready + a) return false
-    return regions.timeOf(region, moved, together) <= a + b
-  }
-
-  /** `made`: what is not waited for. */
-  private costOf(region: Region, made?: ReadonlySet<number>): Cost {
-    const { regions } = this
-    const { movedBytes, reads } = this.kernels.of(region)
-    let ready = 0
-    for (const source of region.sources.keys())
-      if (made?.has(source) !== true) ready = Math.max(ready, regions.values.end[source]!)
-    // A reduction that is alone stays the kernel that it is, which may divide a row among blocks.
-    const isAlone = region.isRow && region.members.length === 1
-    return {
-      region: isAlone ? { ...region, length: 0 } : { ...region },
-      moved: movedBytes,
-      operands: reads.length,
-      ready,
-    }
+    const made = new Set(one.region.members)
+    const [ready, otherReady] = [one, other].map(({ region: { sources } }) =>
+      sources.ids.reduce((at, id) => (made.has(id) ? at : Math.max(at, regions.values.end[id]!)), 0),
+    ) as [number, number]
+    if (ready > otherReady + b || otherReady > ready + a) return false
+    return regions.timeOf(region, movedBytes, together) <= a + b
   }
 }
 
-interface Cost {
+/** A region, and the bytes that its kernel moves. */
+interface Apart {
   readonly region: Region
   readonly moved: number
-  readonly operands: number
-  readonly ready: number
 }
+
+/** A reduction that is alone stays the kernel that it is, which may divide a row among blocks. */
+const aloneOf = (region: Region): Region =>
+  region.isRow && region.members.length === 1 ? { ...region, length: 0 } : region
+
+type Traffic = ReturnType<typeof trafficOf>
 
 /** The points of two regions as one: those of the region whose shape refines the other's. */
 const shapeOf = (region: Region, later: Region): readonly number[] | undefined => {
@@ -251,5 +302,4 @@ const shapeOf = (region: Region, later: Region): readonly number[] | undefined =
 }
 
 /** Joins regions that read the same; yields how many were taken in by another one. */
-export const joinSiblings = (ir: Checked, regions: Regions, kernels: FusedKernels): number =>
-  new Siblings(ir, regions, kernels).joined
+export const joinSiblings = (ir: Checked, regions: Regions): number => new Siblings(ir, regions).joined

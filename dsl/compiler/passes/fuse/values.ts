@@ -7,6 +7,7 @@ import { slotsOf } from '../../../machine/map-cost.js'
 import type { Checked } from '../../analysis/ir.js'
 import { donatedReads, isView, operatorOf } from '../../analysis/operators.js'
 import { takesMemory } from '../../analysis/taken-memory.js'
+import { type Access, alongRow, type Composed, inOrder, reached } from './access.js'
 
 /** Views whose source may be read in their place. `keep` and `after` are views that mean something. */
 const plainViews: ReadonlySet<string> = new Set(['reshape', 'slice', 'transpose'])
@@ -21,6 +22,11 @@ export interface Elementwise {
   /** The cost of one element, in instructions of one cycle. */
   readonly slots: number
   readonly tolerance: number
+  /** Its value at its own points, in order; of a reduction all along each row. */
+  readonly whole: Access
+  /** What it reads at these points, and the bytes of each operand that it reaches. */
+  readonly inside: Composed
+  readonly bytes: readonly number[]
 }
 
 const rowReductions = { sum: 'rowSum', mean: 'rowMean', max: 'rowMax', min: 'rowMin' } as const
@@ -70,6 +76,7 @@ export class Values {
   readonly bytes: Float64Array
   private readonly known = new Map<KernelSpec, Elementwise>()
   private readonly reductions = new Map<string, ReduceSpec>()
+  private readonly accesses = new Map<string, Access>()
   private readonly times = new Map<object, number>()
 
   constructor(readonly ir: Checked) {
@@ -130,15 +137,30 @@ export class Values {
     const kernel = isPlain ? spec : asRows(spec as ReduceSpec)
     if (kernel === undefined) return undefined
     const length = isPlain ? 0 : (spec as ReduceSpec).length
+    const { shape, operands } = kernel
+    const whole = length > 0 ? alongRow(inOrder(shape.slice(0, -1)), length) : inOrder(shape)
+    const reads = operands.map(({ offset, strides }) => this.one({ shape, offset, strides }))
     const made = {
       number: this.known.size,
       kernel,
       length,
       slots: slotsOf(kernel.code),
       tolerance: tolerance(),
+      whole: this.one(whole),
+      inside: { shape, operands: reads },
+      bytes: reads.map((access, i) => reached(access) * elementBytes[operands[i]!.dtype]),
     }
     this.known.set(key, made)
     return made
+  }
+
+  /** Equal accesses are one object, so that most comparisons of them end at once. */
+  private one(access: Access): Access {
+    const { shape, offset, strides } = access
+    const key = `${shape}|${offset}|${strides}`
+    const one = this.accesses.get(key)
+    if (one === undefined) this.accesses.set(key, access)
+    return one ?? access
   }
 
   /** Equal reductions are one object: each node has its own, and a large graph repeats few. */
