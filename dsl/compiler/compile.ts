@@ -20,7 +20,7 @@ import { unroll } from './passes/unroll.js'
 import { chooseFusion } from './search/choose-fusion.js'
 import { chooseMode } from './search/choose-mode.js'
 import { fitToMemory } from './search/fit-to-memory.js'
-import { emitted, prove } from './search/prove.js'
+import { emitted, prove, type Unproved, unproved } from './search/prove.js'
 
 //                   the graph, as the user wrote it
 //     check         ▼ GraphIR        names, shapes, dtypes, effects and options agree, or all errors at once
@@ -52,6 +52,9 @@ const portsOf = ({ nodes, outputs }: GraphIR): Provenance['ports'] =>
     ...outputs.map(({ name, node }) => [`output ${name}`, nodes[node]!.spec] as const),
   ])
 
+/** Proves a plan; or leaves that for later, where of several plans one is taken. */
+type Proof = (made: Unproved) => Passed<Plan>
+
 const compiled = (source: GraphIR, options: unknown): Passed<Plan> =>
   pipe(
     E.right(source),
@@ -63,22 +66,24 @@ const compiled = (source: GraphIR, options: unknown): Passed<Plan> =>
     E.chain(unroll),
     E.chain(devices),
     // 3. Chains of operations become one kernel each, where that makes the plan no worse.
-    E.chain(chooseFusion(lowered(portsOf(source)))),
+    E.chain(fused(portsOf(source))),
   )
 
+const fused = (ports: Provenance['ports']) => chooseFusion(lowered(prove(ports)), lowered(unproved(ports)))
+
 const lowered =
-  (ports: Provenance['ports']) =>
+  (proof: Proof) =>
   (ir: Checked): Passed<Plan> =>
     pipe(
       E.right(ir),
       // 3a. The graph becomes operations over buffers.
       E.chain(lower),
       // 3b. The plan; under `mode: 'auto'` two of them, of which one is chosen.
-      E.chain(chooseMode(planned(ports))),
+      E.chain(chooseMode(planned(proof))),
     )
 
 const planned =
-  (ports: Provenance['ports']) =>
+  (proof: Proof) =>
   (ir: Lowered): Passed<Plan> =>
     pipe(
       E.right(ir),
@@ -88,7 +93,7 @@ const planned =
       // only.
       E.map(draft),
       E.map(emitted),
-      E.chain(unproved => prove(ports)(unproved)),
+      E.chain(made => proof(made)),
     )
 
 /**

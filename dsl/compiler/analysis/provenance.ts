@@ -5,6 +5,7 @@ import type { BoundKernel } from '../../language/bound-kernel.js'
 import type { InitData } from '../../language/initial-value.js'
 import type { Change, Choice, Operation, Placed } from './ir.js'
 import type { Settings } from './options.js'
+import type { Passed } from './pass.js'
 
 /** Where a lane of the plan comes from. */
 export interface LaneOrigin {
@@ -94,6 +95,8 @@ export interface Provenance {
   /** By `input NAME`, `output NAME` or `param NAME`: the type as the graph has it, with symbols. */
   readonly ports: ReadonlyMap<string, TensorSpec>
   readonly decisions: Decisions
+  /** Where the plan's laws are not proved yet: proves them. */
+  readonly prove?: () => Passed<Plan>
 }
 
 const records = new WeakMap<Plan, Provenance>()
@@ -109,4 +112,7 @@ export const recordProvenance = (plan: Plan, provenance: Provenance): void => {
  * Whether this process compiled the plan, and so proved every law for it: it is frozen, so what was proved
  * stays true.
  */
-export const isProved = (plan: Plan): boolean => records.has(plan)
+export const isProved = (plan: Plan): boolean => {
+  const record = records.get(plan)
+  return record !== undefined && record.prove === undefined
+}

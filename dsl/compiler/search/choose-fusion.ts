@@ -7,6 +7,7 @@ import { type Fusion, provenanceOf, recordProvenance } from '../analysis/provena
 import type { Effort } from '../passes/fuse/regions.js'
 import { type Fused, fuse as fuseKernels } from '../passes/fuse.js'
 import { mostPredicted, tickOf, worth } from './choose-arenas.js'
+import { nowProved } from './prove.js'
 
 const explained = (plan: Plan, fusion: Fusion, { settings: { memory } }: Checked): Plan => {
   const provenance = provenanceOf(plan)!
@@ -62,13 +63,17 @@ const fusing = pass('fuse', ({ ir, effort }: { readonly ir: Checked; readonly ef
   fuseKernels(effort)(ir),
 )
 
+/** Operations of a graph up to which more than one way to fuse it is tried: each one costs a plan. */
+const mostRetried = 2 ** 16
+
 /**
  * The graph with fused kernels, with less and less effort, each of which finds something else; of a large graph
- * the most and the least.
+ * the most and the least, or the most alone.
  */
 function* attempts(ir: Checked): Generator<Fused> {
   let differs: Fused['differs'] = { several: !isLarge(ir), free: !isLarge(ir) }
   for (const effort of ['wide', 'several', 'free', 'lean'] as const) {
+    if (effort !== 'wide' && ir.nodes.length > mostRetried) return
     if (effort !== 'wide' && effort !== 'lean' && !differs[effort]) continue
     const fused = fusing({ ir, effort })
     if (!isLarge(ir)) differs = fused.differs
@@ -88,13 +93,19 @@ const leastOf = (plan: Passed<Plan>): number => {
  * holds no more memory, or no more than the user gave, and its predicted tick is no longer; else the same is tried
  * without siblings in one kernel, then without kernels of several results, then what surely costs neither, and if
  * that is worse too, nothing is fused. With `memory: 'small'` the plan that holds least is taken. Where none fits,
- * the error is that of the smallest one.
+ * the error is that of the smallest one. Of a large graph only the plan that is taken is proved.
  */
 export const chooseFusion =
-  (planned: (ir: Checked) => Passed<Plan>) =>
+  (proved: (ir: Checked) => Passed<Plan>, unproved: (ir: Checked) => Passed<Plan>) =>
   (ir: Checked): Passed<Plan> => {
     const { fuse = ir.nodes.length <= mostByDefault } = ir.settings
-    if (!fuse) return planned(ir)
+    if (!fuse) return proved(ir)
+    return isLarge(ir) ? E.chain(nowProved)(chosen(unproved)(ir)) : chosen(proved)(ir)
+  }
+
+const chosen =
+  (planned: (ir: Checked) => Passed<Plan>) =>
+  (ir: Checked): Passed<Plan> => {
     const plain = planned(ir)
     const rejected: string[] = []
     const isSmall = ir.settings.memory === 'small'
@@ -109,8 +120,9 @@ export const chooseFusion =
       const against = E.isLeft(plan) || E.isLeft(plain) ? undefined : worse(plan.right, plain.right, ir)
       const isTaken = E.isRight(plan) && against === undefined && !isSmall
       if (isTaken) return E.right(explained(plan.right, { ...fusion, rejected }, ir))
-      if (bytes < leastOf(least.plan) || (isSame && against === undefined)) least = { plan, fusion }
-      else if (against !== undefined) rejected.push(against)
+      const isLeast = bytes < leastOf(least.plan) || (isSame && against === undefined)
+      if (isLeast) least = { plan, fusion }
+      if (against !== undefined && !(isLeast && isSmall)) rejected.push(against)
     }
     const { plan, fusion } = isSmall || E.isLeft(plain) ? least : { plan: plain }
     const none = { ...last!, effort: 'none' as const, kernels: 0, regions: [] }

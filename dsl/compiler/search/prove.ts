@@ -1,11 +1,12 @@
 import * as E from 'fp-ts/lib/Either.js'
+import { pipe } from 'fp-ts/lib/function.js'
 import type { Plan, Violation } from '../../ir/plan.js'
 import type { TensorSpec } from '../../ir/tensor.js'
 import { flatCommandsOf } from '../../order/compiled-plan.js'
 import { verify } from '../../verify/verify.js'
 import { fail, fault } from '../analysis/faults.js'
 import { type Passed, pass } from '../analysis/pass.js'
-import { type Provenance, recordProvenance } from '../analysis/provenance.js'
+import { type Provenance, provenanceOf, recordProvenance } from '../analysis/provenance.js'
 import { type Draft, emit } from '../passes/emit.js'
 
 /** A plan that is not proved yet. */
@@ -75,3 +76,25 @@ const proved = (unproved: Unproved, ports: Provenance['ports'], left: number): P
  */
 export const prove = (ports: ReadonlyMap<string, TensorSpec>): ((unproved: Unproved) => Passed<Plan>) =>
   pass('verify', (unproved: Unproved) => proved(unproved, ports, mostRedundantWaits))
+
+/** The plan with its provenance, its laws not proved yet: for plans of which one is chosen and proved. */
+export const unproved =
+  (ports: Provenance['ports']) =>
+  (made: Unproved): Passed<Plan> => {
+    const { plan, kernels, inits, decisions } = made
+    recordProvenance(plan, { kernels, inits, ports, decisions, prove: () => prove(ports)(made) })
+    return E.right(plan)
+  }
+
+/** The plan with its laws proved, if they are not yet; the decisions that were recorded since it was made stay. */
+export const nowProved = (plan: Plan): Passed<Plan> => {
+  const { prove, decisions } = provenanceOf(plan)!
+  if (prove === undefined) return E.right(plan)
+  return pipe(
+    prove(),
+    E.map(proved => {
+      recordProvenance(proved, { ...provenanceOf(proved)!, decisions })
+      return proved
+    }),
+  )
+}
