@@ -20,7 +20,7 @@ export interface PoolPeak {
   readonly exact: boolean
   /** Ticks that were replayed. */
   readonly ticks: number
-  /** By memory, what the first tick takes: it begins on an idle device. */
+  /** By memory, what the first tick takes, which begins on an idle device; where the replay stopped in it, until then. */
   readonly first: readonly number[]
   /** By memory, the alloc command that first took the pool to its peak; -1: no alloc did. */
   readonly reachedAt: readonly number[]
@@ -143,7 +143,10 @@ const replay = (
         for (let m = 0; m < lanes; m++) known[m] = Math.max(0, frontier[a * lanes + m]! + start[m]!)
         offset[buffer[e]!] = pool.take(rounded(allocBytes[a]!), allocLane[a]!, known)
         if (pool.peak > before) reachedAt = command[e]!
-        if (pool.peak > limits.enough) return replayed(false)
+        if (pool.peak > limits.enough) {
+          if (tick === 0) first = pool.peak
+          return replayed(false)
+        }
         continue
       }
       if (tick === 0 && when[e] === When.laterTicks) continue

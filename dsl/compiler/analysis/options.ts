@@ -22,6 +22,11 @@ export interface Settings {
    */
   readonly arenas: number
   readonly memory: number | 'fast' | 'small'
+  /**
+   * By device, then of pinned memory: bytes beyond which a plan is not taken, so that its bound need not be known. No
+   * option: see `search/choose-fusion.ts`.
+   */
+  readonly enough?: readonly number[]
   readonly storage: 'pooled' | 'planned'
   readonly mode: 'eager' | 'graph' | 'auto'
   /** Undefined: unless the graph is very large, see `search/choose-fusion.ts`. */

@@ -49,6 +49,9 @@ const countedWork = 2 ** 20
  *             holds more on the way. Where that is too far away, the next one
  *   exact     what the session's pool takes, where its steady state is near enough to be replayed
  *   enforced  what the pool takes in one tick on an idle device
+ *
+ * Where the settings say what is enough, a plan whose first tick takes more has that for its bound, and it is not
+ * exact; nor is one whose later ticks do.
  */
 const heldBy = (ir: Lifetimes): Held =>
   withScratchArena(allocator => {
@@ -58,7 +61,7 @@ const heldBy = (ir: Lifetimes): Held =>
     const isCounted = flat.commands <= exactCommands
     const releases = isCounted ? 'accesses and uses' : 'uses'
     const traces = pass('trace', () => tracesOf(table, { allocator, releases }))(ir)
-    const pool = pass('pool', () => poolPeakFrom(table, traces))(ir)
+    const pool = pass('pool', () => poolPeakFrom(table, traces, { enough: ir.settings.enough }))(ir)
     if (!pool.exact)
       return { device: pool.first.slice(0, -1), pinned: pool.first.at(-1)!, kind: 'enforced', flat }
     const counted = isCounted

@@ -32,7 +32,8 @@ const worse = (plan: Plan, plain: Plan, ir: Checked): string | undefined => {
   const { device, pinned } = plan.bound
   const isGiven = typeof settings.memory === 'number'
   const grown = isGiven ? -1 : device.findIndex((bytes, d) => bytes > plain.bound.device[d]!)
-  if (grown >= 0) return `it holds ${device[grown]! - plain.bound.device[grown]!} bytes more`
+  if (grown >= 0)
+    return `it holds ${isLarge(ir) ? 'at least ' : ''}${device[grown]! - plain.bound.device[grown]!} bytes more`
   if (pinned > plain.bound.pinned)
     return `it holds ${pinned - plain.bound.pinned} bytes of pinned memory more`
   if (isLarge(ir)) {
@@ -57,6 +58,18 @@ const noLarger =
     const memory = fullest(plain.right.bound)
     const less = planned({ ...fused, settings: { ...fused.settings, memory } })
     return E.isRight(less) ? less : plan
+  }
+
+/**
+ * Plans a fused graph that is large. Where the replay of its pool comes to more than the plan holds that fuses nothing
+ * it ends: in the first tick the plan is not taken, and later its bound is enforced.
+ */
+const noneLarger =
+  (planned: (ir: Checked) => Passed<Plan>) =>
+  (fused: Checked, plain: Passed<Plan>): Passed<Plan> => {
+    if (E.isLeft(plain) || fused.settings.memory !== 'fast') return planned(fused)
+    const { device, pinned } = plain.right.bound
+    return planned({ ...fused, settings: { ...fused.settings, enough: [...device, pinned] } })
   }
 
 const fusing = pass('fuse', ({ ir, effort }: { readonly ir: Checked; readonly effort: Effort }) =>
@@ -109,7 +122,7 @@ const chosen =
     const plain = planned(ir)
     const rejected: string[] = []
     const isSmall = ir.settings.memory === 'small'
-    const again = isLarge(ir) ? planned : noLarger(planned)
+    const again = (isLarge(ir) ? noneLarger : noLarger)(planned)
     let least: { readonly plan: Passed<Plan>; readonly fusion?: Fused['fusion'] } = { plan: plain }
     let last: Fused['fusion'] | undefined
     for (const { ir: fused, fusion } of attempts(ir)) {
