@@ -28,6 +28,9 @@ const slots: Readonly<Record<string, number>> = {
 /** The same where the value is rounded to bf16 at once: the processor's approximations. */
 const roundedSlots: Readonly<Record<string, number>> = { exp: 8, tanh: 9, sigmoid: 17 }
 
+/** A division by a number of the row: a product with its inverse, which is corrected once. */
+const divisionByRow = 6
+
 /** The cost of one element of a fused kernel, in instructions of one cycle. */
 export const slotsOf = (code: MapSpec['code']): number =>
   code.reduce((sum, [what]) => sum + (slots[what] ?? 1), 0)
@@ -90,6 +93,7 @@ const elementCosts = (
     takesPairs.push(rounds || (pairs && (isMost || (isRounded(j) && !isResult[j]))))
     if (what === 'operand') return joined[j] ? slots['operand']! / 2 : slots['operand']!
     if (rounds) return narrow ? 0.5 : 1
+    if (what === 'div' && isRow[given[1]!]) return divisionByRow
     // The rounding that follows is the instruction.
     if (pairs && isMost) return readers[j]!.length > 0 && isRounded(j) ? 0 : 0.5
     if (pairs && isRounded(j) && readers[j]!.length > 0) return 0

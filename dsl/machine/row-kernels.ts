@@ -8,10 +8,14 @@ import { elementBytes, elements } from '../ir/tensor.js'
 /** Elements of the longest row that lanes of a warp have; a longer row has a block of threads. */
 export const warpRow = 1024
 const [warpBlock, mostBlock] = [128, 512]
+/** Bytes of a longer row that a thread has. */
+const threadBytes = 64
+/** Packs that are on their way at a time of operands that a later pass is the first to read. */
+const latePacks = 4
 /** Registers of a multiprocessor, of a thread at most, and those of a thread that are not its part of the row. */
 const [allRegisters, mostRegisters, ownRegisters] = [65_536, 255, 36]
-/** The last of these as NVIDIA's assembler manages: where lanes of a warp have a row, and where a block has one. */
-const [besidesInWarps, besidesInBlocks] = [16, 28]
+/** The last of these as NVIDIA's assembler manages: in blocks of up to 256 threads, and in the largest. */
+const [besidesInOthers, besidesInLargest] = [16, 28]
 
 const powerOfTwoAtLeast = (count: number): number => 2 ** Math.ceil(Math.log2(Math.max(1, count)))
 const clamped = (value: number, least: number, most: number): number => Math.min(most, Math.max(least, value))
@@ -86,8 +90,10 @@ const readIn = (
   })
 
 interface Kept {
-  /** Registers for each element: the most that lie between two passes. */
+  readonly kept: readonly boolean[]
+  /** Registers for each element: the most that lie between two passes, and the sum over all. */
   readonly words: number
+  readonly sum: number
   /** By value: the first pass that computes it, and the last one that reads it. */
   readonly first: readonly number[]
   readonly last: readonly number[]
@@ -105,19 +111,38 @@ const keptOf = (
   const first = code.map((_, j) => computed.findIndex(own => own[j]!))
   const last = code.map((_, j) => read.findLastIndex(own => own[j]!))
   let words = 0
+  let sum = 0
   for (let pass = 0; pass + 1 < passes; pass++) {
     let here = 0
     code.forEach(([what, operand], j) => {
       if (rows.isRow[j] || (what !== 'operand' && !kept[j])) return
       if (first[j]! < 0 || first[j]! > pass || last[j]! <= pass) return
-      here += what === 'operand' ? elementBytes[operands[operand]!.dtype] / 4 : 1
+      const [dtype] = what === 'operand' ? [operands[operand]!.dtype] : [what]
+      here += dtype === 'bf16' || dtype === 'f16' ? 0.5 : dtype === 'u8' && what === 'operand' ? 0.25 : 1
     })
     words = Math.max(words, here)
+    sum += here
   }
-  return { words, first, last }
+  return { kept, words, sum, first, last }
 }
 
-/** What stays: values that take long to compute too, if the whole row still fits then. */
+/** Keeps values that take fewer registers than all that they are made of. */
+const keepingLess = (spec: MapSpec, rows: ReturnType<typeof mapRows>, passes: number, of: Kept): Kept => {
+  let best = of
+  for (let made: Kept | undefined; made !== best; ) {
+    made = best
+    for (let j = 0; j < spec.code.length; j++) {
+      if (rows.isRow[j] || made.kept[j] || spec.code[j]![0] === 'operand') continue
+      if (made.last[j]! <= made.first[j]!) continue
+      const kept = made.kept.with(j, true)
+      const tried = keptOf(spec, rows, passes, kept)
+      if (tried.words < best.words || (tried.words === best.words && tried.sum < best.sum)) best = tried
+    }
+  }
+  return best
+}
+
+/** What stays: values that take long to compute, if the whole row still fits then, and what takes least. */
 const holding = (
   spec: MapSpec,
   rows: ReturnType<typeof mapRows>,
@@ -132,18 +157,10 @@ const holding = (
     dear.push(!rows.isRow[j] && (isDear(instruction[0]) || argumentsOf(instruction).some(of => dear[of])))
   })
   const all = keptOf(spec, rows, passes, dear)
-  const some = keptOf(
-    spec,
-    rows,
-    passes,
-    dear.map((is, j) => is && all.last[j]! > all.first[j]!),
-  )
-  const none = keptOf(
-    spec,
-    rows,
-    passes,
-    code.map(() => false),
-  )
+  const less = (kept: readonly boolean[]): Kept =>
+    keepingLess(spec, rows, passes, keptOf(spec, rows, passes, kept))
+  const some = less(dear.map((is, j) => is && all.last[j]! > all.first[j]!))
+  const none = less(code.map(() => false))
   return some.words * width * packs > registers && none.words < some.words ? none : some
 }
 
@@ -160,12 +177,11 @@ export const rowKernel = (spec: MapSpec): RowKernel => {
   const group =
     length <= warpRow
       ? clamped(powerOfTwoAtLeast(Math.ceil(wide / 4)), Math.min(8, powerOfTwoAtLeast(wide)), 32)
-      : clamped(powerOfTwoAtLeast(Math.ceil(length / 16)), warpBlock, mostBlock)
+      : clamped(powerOfTwoAtLeast(Math.ceil((length * narrowest) / threadBytes)), warpBlock, mostBlock)
   const block = Math.max(warpBlock, group)
   const packs = Math.ceil(wide / group)
   const registers = Math.min(mostRegisters, allRegisters / block) - ownRegisters
   const { words, first } = holding(spec, rows, passes, packs, registers, width)
-  const heldPacks = words === 0 ? 0 : Math.min(packs, Math.floor(registers / (words * width)))
   // Operands that a later pass is the first to read are on their way a pack at a time.
   const late = code.reduce(
     (sum, [what, operand], j) =>
@@ -174,10 +190,10 @@ export const rowKernel = (spec: MapSpec): RowKernel => {
         : sum,
     0,
   )
-  // Of a whole row in a block the assembler keeps a value instead of the several operands that it is made of.
-  const each = length > warpRow && heldPacks === packs ? Math.min(1, words) : words
-  const besides = length > warpRow ? besidesInBlocks : besidesInWarps
-  const used = Math.ceil((besides + heldPacks * each * width + late) / 8) * 8
+  const whole = registers - (words * width * packs > registers ? latePacks * late : 0)
+  const heldPacks = words === 0 ? 0 : Math.min(packs, Math.floor(Math.max(0, whole) / (words * width)))
+  const besides = block === mostBlock ? besidesInLargest : besidesInOthers
+  const used = Math.ceil((besides + heldPacks * words * width + late) / 8) * 8
   return {
     rows: elements(shape) / length,
     length,

@@ -139,6 +139,8 @@ template <> struct Pair<f16> {
   unsigned bits;
   FN operator Pair<float>() const { return {loadF(f16{(u16)bits}), loadF(f16{(u16)(bits >> 16)})}; }
 };
+// As `renew` of a pack of a row.
+template <class T> FN void renew(Pair<T>& pair) { asm volatile("" : "+r"(pair.bits)); }
 template <class T> FN Pair<T> joined(T x, T y) { return {(unsigned)x.bits | (unsigned)y.bits << 16}; }
 // A number that is one of the type.
 template <class T> FN Pair<T> both(float x) { T y; store(x, y); return joined(y, y); }

@@ -18,7 +18,14 @@ namespace {
 // The longest row that a warp has; of longer ones each has a block.
 constexpr std::int64_t kWarpRow = 1024;
 constexpr unsigned kWarpBlock = 128, kMostBlock = 512;
+// Bytes of a longer row that a thread has. Fewer would leave fewer on their way at a time: what a thread has
+// beside them takes as many registers of the multiprocessor, so there would be fewer rows.
+constexpr std::int64_t kThreadBytes = 64;
 // Registers of a thread that are not its part of the row, and those of a multiprocessor.
+// Packs that are on their way at a time of operands that a later pass is the first to read.
+constexpr std::int64_t kLatePacks = 4;
+// Packs that are read at once where a row does not stay in registers.
+constexpr std::int64_t kBatch = 4;
 constexpr std::int64_t kOwnRegisters = 36, kRegisters = 65536, kMostRegisters = 255;
 // Instructions of a kernel that are written out for each element in registers.
 constexpr std::int64_t kMostUnrolled = 8192;
@@ -33,13 +40,12 @@ template <class T, int N> FN void renew(Raw<T, N>& raw) {
     for (int i = 0; i < (int)(N * sizeof(T) / 4); ++i) asm volatile("" : "+r"(raw.words[i]));
   }
 }
-// Division by a number of the row: by its inverse and one correction, where no step can overflow.
+// Division by a number of the row: by its inverse and one correction, where it is plain, so that no step can overflow.
 struct Divisor { float by, inverse; bool plain; };
 FN Divisor divisor(float by) {
   return {by, 1.0f / by, fabsf(by) > 7.8886091e-31f && fabsf(by) < 1.2676506e30f};
 }
 FN float over(float a, Divisor d) {
-  if (!d.plain) return a / d.by;
   const float first = a * d.inverse;
   const float better = fmaf(fmaf(-d.by, first, a), d.inverse, first);
   return fabsf(first) <= 3.4028234e38f ? better : first;
@@ -69,19 +75,18 @@ struct Division {
 class RowPlan {
  public:
   explicit RowPlan(const KernelSpec& spec)
-      : spec(spec), rows(spec), outer(outerOf(spec)), loops(mapLoops(spec)) {
-    std::size_t smallest = 4;
+      : spec(spec), rows(spec), outer(outerOf(spec)), loops(mapLoops(spec)), code(spec, rows.isRow) {
     bool packed = false;
     vector = true;
     for (std::size_t o = 0; o < spec.operands.size(); ++o) {
       const MapOperand& operand = spec.operands[o];
-      smallest = std::min(smallest, elementBytes(operand.dtype));
+      smallest = std::min(smallest, static_cast<std::int64_t>(elementBytes(operand.dtype)));
       if (isRowOperand(spec, o)) continue;
       packed = true;
       vector = vector && operand.strides.back() == 1;
     }
     for (const MapResult& result : spec.results) {
-      smallest = std::min(smallest, elementBytes(result.dtype));
+      smallest = std::min(smallest, static_cast<std::int64_t>(elementBytes(result.dtype)));
       packed = packed || !result.row;
     }
     lanes = smallest == 4 ? 4 : 8;
@@ -101,8 +106,9 @@ class RowPlan {
       made.group = std::clamp<std::int64_t>(powerOfTwoAtLeast((packs + 3) / 4),
                                             std::min<std::int64_t>(8, powerOfTwoAtLeast(packs)), 32);
     } else {
-      made.block = made.group =
-          std::clamp<std::int64_t>(powerOfTwoAtLeast((rows.length + 15) / 16), kWarpBlock, kMostBlock);
+      made.block = made.group = std::clamp<std::int64_t>(
+          powerOfTwoAtLeast((rows.length * smallest + kThreadBytes - 1) / kThreadBytes), kWarpBlock,
+          kMostBlock);
     }
     made.packs = (packs + made.group - 1) / made.group;
     hold(&made);
@@ -112,19 +118,35 @@ class RowPlan {
   // Registers of a thread for each of its packs that stays: the most that lie between two passes.
   std::int64_t registersOf(const Division& made) const {
     std::int64_t most = 0;
-    for (int pass = 0; pass + 1 < rows.passes; ++pass) {
-      std::int64_t words = 0;
-      for (std::size_t j = 0; j < spec.code.size(); ++j) {
-        const bool isOperand = spec.code[j].op == MapOp::operand;
-        if (rows.isRow[j] || (!isOperand && !made.kept[j])) continue;
-        if (firstPass(made, j) > pass || lastRead(made, j) <= pass) continue;
-        const auto bytes =
-            isOperand ? elementBytes(spec.operands[static_cast<std::size_t>(spec.code[j].a)].dtype) : 4;
-        words += std::max<std::int64_t>(1, made.width * static_cast<std::int64_t>(bytes) / 4);
-      }
-      most = std::max(most, words);
-    }
+    for (int pass = 0; pass + 1 < rows.passes; ++pass) most = std::max(most, registersAfter(made, pass));
     return most;
+  }
+  std::int64_t registersAfter(const Division& made, int pass) const {
+    std::int64_t words = 0;
+    for (std::size_t j = 0; j < spec.code.size(); ++j) {
+      if (rows.isRow[j] || (spec.code[j].op != MapOp::operand && !made.kept[j])) continue;
+      if (firstPass(made, j) <= pass && lastRead(made, j) > pass) words += wordsOf(made, j);
+    }
+    return words;
+  }
+
+  // Registers of a value that stays, for each pack.
+  std::int64_t wordsOf(const Division& made, std::size_t j) const {
+    const bool isOperand = spec.code[j].op == MapOp::operand;
+    const DType type = isOperand        ? spec.operands[static_cast<std::size_t>(spec.code[j].a)].dtype
+                       : made.width > 1 ? code.heldAs(j)
+                                        : DType::f32;
+    return std::max<std::int64_t>(1, made.width * static_cast<std::int64_t>(elementBytes(type)) / 4);
+  }
+
+  // Registers of a thread for each pack of the operands that a later pass is the first to read.
+  std::int64_t lateOf(const Division& made) const {
+    std::int64_t words = 0;
+    for (std::size_t j = 0; j < spec.code.size(); ++j)
+      if (spec.code[j].op == MapOp::operand && !rows.isRow[j] && firstPass(made, j) > 0 &&
+          firstPass(made, j) < rows.passes)
+        words += wordsOf(made, j);
+    return words;
   }
 
   // The first pass that computes a value of each element, and the last one that reads it.
@@ -142,8 +164,10 @@ class RowPlan {
   const KernelSpec& spec;
   const MapRows rows;
   const MapLoops outer, loops;  // of the rows, and of all elements
+  const MapCode code;
   bool vector = false;
   int lanes = 1;
+  std::int64_t smallest = 4;  // bytes of the narrowest element
 
  private:
   static MapLoops outerOf(const KernelSpec& spec) {
@@ -170,6 +194,30 @@ class RowPlan {
     }
   }
 
+  // Keeps values that take fewer registers than all that they are made of: of a norm whose scale and shift
+  // are rows, its result.
+  void keepLess(Division* made) const {
+    const auto total = [&](const Division& division) {
+      std::int64_t sum = 0;
+      for (int pass = 0; pass + 1 < rows.passes; ++pass) sum += registersAfter(division, pass);
+      return std::pair{registersOf(division), sum};
+    };
+    for (bool found = true; found;) {
+      found = false;
+      Division best = *made;
+      for (std::size_t j = 0; j < spec.code.size(); ++j) {
+        if (rows.isRow[j] || made->kept[j] || spec.code[j].op == MapOp::operand) continue;
+        if (lastRead(*made, j) <= firstPass(*made, j)) continue;
+        Division tried = *made;
+        std::vector<bool> kept = made->kept;
+        kept[j] = true;
+        keep(&tried, std::move(kept));
+        if (total(tried) < total(best)) best = std::move(tried), found = true;
+      }
+      *made = std::move(best);
+    }
+  }
+
   // Decides what stays in registers. What takes long to compute stays if the whole row still fits.
   void hold(Division* made) const {
     const std::size_t count = spec.code.size();
@@ -184,14 +232,18 @@ class RowPlan {
     keep(made, dear);
     for (std::size_t j = 0; j < count; ++j) dear[j] = dear[j] && lastRead(*made, j) > firstPass(*made, j);
     keep(made, dear);
+    keepLess(made);
     const std::int64_t keeping = registersOf(*made);
     Division other = *made;
     keep(&other, std::vector<bool>(count, false));
+    keepLess(&other);
     if (keeping * made->packs > registers && registersOf(other) < keeping) *made = std::move(other);
     const std::int64_t each = registersOf(*made);
+    // Where not all stays, some packs of what comes later are on their way at a time.
+    const std::int64_t whole = registers - (each * made->packs > registers ? kLatePacks * lateOf(*made) : 0);
     // Nothing stays where there is one pass.
     made->held = each == 0 ? 0
-                           : std::min({made->packs, registers / each,
+                           : std::min({made->packs, std::max<std::int64_t>(0, whole) / each,
                                        kMostUnrolled / (made->width * static_cast<std::int64_t>(count))});
     made->two =
         made->block == kMostBlock && each * made->packs <= kRegisters / kMostBlock / 2 - kOwnRegisters + 8;
@@ -205,7 +257,7 @@ class RowWriter {
         spec_(plan.spec),
         rows_(plan.rows),
         own_(std::move(division)),
-        code_(plan.spec, plan.rows.isRow),
+        code_(plan.code),
         two_(own_.width > 1 && code_.pairs()) {}
 
   bool pairs() const { return two_; }
@@ -218,7 +270,8 @@ class RowWriter {
     text += "  const Index mine = (Index)blockIdx.x * " + number(rowsOfBlock) + " + threadIdx.x / " +
             number(own_.group) + ";\n";
     // Past the end a group repeats the last row: a warp must stay whole for its shuffles.
-    text += "  const bool live = mine < count;\n  const Index row = live ? mine : count - 1;\n";
+    text += isFull() ? "  const Index row = mine;\n"
+                     : "  const bool live = mine < count;\n  const Index row = live ? mine : count - 1;\n";
     text += starts() + holders();
     for (int pass = 0; pass <= rows_.passes; ++pass) {
       text += rowValues(pass);
@@ -226,13 +279,15 @@ class RowWriter {
     }
     for (std::size_t r = 0; r < spec_.results.size(); ++r)
       if (spec_.results[r].row)
-        text += "  if (live && lane == 0) store(" + value(spec_.results[r].value) + ", q" + number(r) +
-                "[row]);\n";
+        text += "  if (" + std::string(isFull() ? "" : "live && ") + "lane == 0) store(" +
+                value(spec_.results[r].value) + ", q" + number(r) + "[row]);\n";
     return text + "}\n";
   }
 
  private:
   const char* type() const { return spec_.computeInt ? "int" : "float"; }
+  // Whether each group of threads has a row.
+  bool isFull() const { return rows_.rows % (own_.block / own_.group) == 0; }
   // Elements that a turn of the loop over a pack does, and such turns.
   std::int64_t each() const { return two_ ? 2 : 1; }
   std::int64_t turns() const { return own_.width / each(); }
@@ -355,16 +410,50 @@ class RowWriter {
       text += "  " + std::string(type()) + " t" + number(static_cast<std::int64_t>(j)) + " = " +
               neutralText(howOf(spec_.code[j].op), spec_.computeInt) + ";\n";
     inRegisters_ = true;
-    if (own_.held > 0) text += loads(pass) + loop(pass, "int k = 0; k < " + number(own_.held), reductions);
+    if (own_.held > 0) text += loads(pass);
+    const std::string plain = isPlain(pass);
+    if (plain.empty()) return text + loops(pass, reductions) + joined(reductions);
+    // One test a pass: in each division it would be as long as the division.
+    text += "  if (" + plain + ") {\n" + loops(pass, reductions) + "  } else {\n";
+    plain_ = false;
+    text += loops(pass, reductions) + "  }\n";
+    plain_ = true;
+    return text + joined(reductions);
+  }
+
+  // The loops over the packs that stay, and over the others.
+  std::string loops(int pass, const std::vector<std::size_t>& reductions) {
+    std::string text;
+    inRegisters_ = true;
+    if (own_.held > 0) text += loop(pass, "int k = 0; k < " + number(own_.held), reductions);
     inRegisters_ = false;
     if (own_.held < own_.packs)
-      text += loop(pass, "int k = " + number(own_.held) + "; k < " + number(own_.packs), reductions);
-    return text + joined(reductions);
+      text += loop(pass, "int from = " + number(own_.held) + "; from < " + number(own_.packs), reductions);
+    return text;
+  }
+
+  // Whether all divisors of a pass are plain.
+  std::string isPlain(int pass) const {
+    std::vector<bool> divides(spec_.code.size(), false);
+    const auto look = [&](const std::vector<bool>& computed) {
+      for (std::size_t j = 0; j < spec_.code.size(); ++j)
+        if (computed[j] && spec_.code[j].op == MapOp::div &&
+            isDivisor(static_cast<std::size_t>(spec_.code[j].b)))
+          divides[static_cast<std::size_t>(spec_.code[j].b)] = true;
+    };
+    if (own_.held > 0) look(own_.computed[static_cast<std::size_t>(pass)]);
+    if (own_.held < own_.packs) look(rows_.computedIn(spec_, noneKept())[static_cast<std::size_t>(pass)]);
+    std::string text;
+    for (std::size_t j = 0; j < spec_.code.size(); ++j)
+      if (divides[j])
+        text += (text.empty() ? "d" : " && d") + number(static_cast<std::int64_t>(j)) + ".plain";
+    return text;
   }
 
   std::string at() const { return "((Index)k * " + number(own_.group) + " + lane) * " + number(own_.width); }
   // Whether a pack lies within the row; of packs in registers the compiler knows it of all but the last.
   std::string inside() const {
+    if (rows_.length % (own_.group * own_.width) == 0) return "true";
     const std::string full =
         "(k + 1) * (Index)" + number(own_.group * own_.width) + " <= " + number(rows_.length);
     return (inRegisters_ ? full + " || " : "") + at() + " < " + number(rows_.length);
@@ -375,6 +464,10 @@ class RowWriter {
   std::string loads(int pass) const {
     std::string text;
     for (std::size_t j = 0; j < spec_.code.size(); ++j) {
+      const bool isWord = own_.kept[j] && typeOfValue(j) != "Pair<float>" && two_;
+      if (isWord && plan_.firstPass(own_, j) < pass && own_.read[static_cast<std::size_t>(pass)][j])
+        text += "  #pragma unroll\n  for (int i = 0; i < " + number(own_.held * turns()) + "; ++i) renew(v" +
+                number(static_cast<std::int64_t>(j)) + "[i]);\n";
       if (!isHeld(j)) continue;
       const std::string name = "h" + number(static_cast<std::int64_t>(j)) + "[k]";
       const std::string head = "  #pragma unroll\n  for (int k = 0; k < " + number(own_.held) + "; ++k)";
@@ -401,17 +494,15 @@ class RowWriter {
   std::string loop(int pass, const std::string& range, const std::vector<std::size_t>& reductions) {
     const std::vector<bool>& own = own_.computed[static_cast<std::size_t>(pass)];
     const bool isLast = pass + 1 == rows_.passes;
-    std::string text = std::string(inRegisters_ ? "  #pragma unroll\n" : "  #pragma unroll 4\n") + "  for (" +
-                       range + "; ++k) {\n    if (!(" + inside() + ")) continue;\n";
     const std::vector<bool> computed =
         inRegisters_ ? own : rows_.computedIn(spec_, noneKept())[static_cast<std::size_t>(pass)];
-    for (std::size_t j = 0; j < spec_.code.size(); ++j) {
-      if (!isLoaded(computed, j) || spec_.code[j].op != MapOp::operand || (inRegisters_ && isHeld(j)))
-        continue;
-      const auto o = static_cast<std::size_t>(spec_.code[j].a);
+    std::string text =
+        inRegisters_ ? "  #pragma unroll\n  for (" + range + "; ++k) {\n" : batch(computed, range);
+    text += "    if (!(" + inside() + ")) continue;\n";
+    for (std::size_t j = 0; inRegisters_ && j < spec_.code.size(); ++j) {
+      if (!isLoaded(computed, j)) continue;
       const std::string name = "l" + number(static_cast<std::int64_t>(j));
-      text += "    Pack<" + typeOf(o) + ", " + number(own_.width) + "> " + name + ";\n    " +
-              load(name, spec_.code[j].a);
+      text += "    " + packOfOperand(j) + " " + name + ";\n    " + load(name, spec_.code[j].a);
     }
     if (isLast)
       for (std::size_t r = 0; r < spec_.results.size(); ++r)
@@ -430,13 +521,37 @@ class RowWriter {
     if (isLast)
       for (std::size_t r = 0; r < spec_.results.size(); ++r)
         if (!spec_.results[r].row)
-          text += "    if (live) *(" + packOf(r) + "*)(b" + number(static_cast<std::int64_t>(r)) + " + " +
-                  at() + ") = m" + number(static_cast<std::int64_t>(r)) + ";\n";
-    return text + "  }\n";
+          text += "    " + std::string(isFull() ? "" : "if (live) ") + "*(" + packOf(r) + "*)(b" +
+                  number(static_cast<std::int64_t>(r)) + " + " + at() + ") = m" +
+                  number(static_cast<std::int64_t>(r)) + ";\n";
+    return text + (inRegisters_ ? "  }\n" : "  }\n  }\n");
+  }
+
+  // The head of a loop over packs that do not stay: some are read at once, since a pack that is written might
+  // lie, for all that the compiler knows, where the next one is read.
+  std::string batch(const std::vector<bool>& computed, const std::string& range) const {
+    const std::string head = "    #pragma unroll\n    for (int n = 0; n < " + number(kBatch) +
+                             "; ++n) {\n      const int k = from + n;\n";
+    const std::string within = "k < " + number(own_.packs) + " && " + inside();
+    std::string arrays, reads;
+    for (std::size_t j = 0; j < spec_.code.size(); ++j) {
+      if (!isLoaded(computed, j)) continue;
+      const std::string name = "l" + number(static_cast<std::int64_t>(j));
+      arrays += "    " + packOfOperand(j) + " " + name + "[" + number(kBatch) + "];\n";
+      reads += "      if (" + within + ") " + load(name + "[n]", spec_.code[j].a);
+    }
+    return "  for (" + range + "; from += " + number(kBatch) + ") {\n" + arrays + head + reads + "    }\n" +
+           head + "    if (k >= " + number(own_.packs) + ") continue;\n";
   }
 
   std::vector<bool> noneKept() const { return std::vector<bool>(spec_.code.size(), false); }
-  static bool isLoaded(const std::vector<bool>& computed, std::size_t j) { return computed[j]; }
+  // Whether a loop reads the operand of instruction j itself.
+  bool isLoaded(const std::vector<bool>& computed, std::size_t j) const {
+    return computed[j] && spec_.code[j].op == MapOp::operand && !(inRegisters_ && isHeld(j));
+  }
+  std::string packOfOperand(std::size_t j) const {
+    return "Pack<" + typeOf(static_cast<std::size_t>(spec_.code[j].a)) + ", " + number(own_.width) + ">";
+  }
   std::string packOf(std::size_t r) const {
     return "Pack<" + std::string(cudaTypeName(spec_.results[r].dtype)) + ", " + number(own_.width) + ">";
   }
@@ -449,14 +564,16 @@ class RowWriter {
     std::string text = (stays ? "" : "const " + typeOfValue(j) + " ") + value(own) + " = ";
     const auto name = [&](std::int32_t argument) { return value(argument); };
     if (instruction.op == MapOp::operand) {
-      const std::string pack = inRegisters_ && isHeld(j) ? "h" + number(own) + "[k].pack" : "l" + number(own);
+      const std::string pack = !inRegisters_ ? "l" + number(own) + "[n]"
+                               : isHeld(j)   ? "h" + number(own) + "[k].pack"
+                                             : "l" + number(own);
       text += two_ ? "pairOf(" + pack + ", j)"
                    : std::string(spec_.computeInt ? "loadI(" : "loadF(") + pack + ".v[j])";
     } else if (instruction.op == MapOp::index && two_) {
       text += "Pair<float>((float)(" + at() + " + 2 * j), (float)(" + at() + " + 2 * j + 1))";
     } else if (instruction.op == MapOp::index) {
       text += "(" + std::string(type()) + ")(" + at() + " + j)";
-    } else if (instruction.op == MapOp::div && isDivisor(static_cast<std::size_t>(instruction.b))) {
+    } else if (plain_ && instruction.op == MapOp::div && isDivisor(static_cast<std::size_t>(instruction.b))) {
       const std::string divisor = "d" + number(instruction.b);
       text += two_ ? "each([&](float a) { return over(a, " + divisor + "); }, " + value(instruction.a) + ")"
                    : "over(" + value(instruction.a) + ", " + divisor + ")";
@@ -531,8 +648,9 @@ class RowWriter {
   const KernelSpec& spec_;
   const MapRows& rows_;
   const Division own_;
-  const MapCode code_;
+  const MapCode& code_;
   const bool two_;           // each turn does two elements
+  bool plain_ = true;        // whether the loop that is written divides by plain divisors
   bool inRegisters_ = true;  // whether the loop that is written is over packs that stay
 };
 

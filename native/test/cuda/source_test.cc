@@ -245,6 +245,35 @@ TEST(CudaRowSource, MeansWhatTheHostsKernelsMean) {
   expectHosts(specs, random, wholeBytes);
 }
 
+// A norm's result takes fewer registers than the norm's operands: it stays, whole or in part; a divisor of a
+// row may be 0.
+TEST(CudaRowSource, KeepsAResultInsteadOfItsOperands) {
+  Random random{20261126};
+  std::vector<KernelSpec> specs;
+  for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
+    for (const std::int64_t length : {40, 2048, 40000, 65544}) {
+      KernelSpec spec =
+          mapOf({3, length},
+                {{type, 0, {length, 1}}, {type, 0, {0, 1}}, {type, 0, {0, 1}}, {DType::u8, 0, {1, 0}}});
+      spec.code = {{MapOp::operand, 0}, {MapOp::operand, 1}, {MapOp::operand, 2}, {MapOp::operand, 3},
+                   {MapOp::rowMax, 0},  {MapOp::sub, 0, 4},  {MapOp::mul, 5, 1},  {MapOp::add, 6, 2}};
+      if (type != DType::f32) spec.code.push_back({type == DType::bf16 ? MapOp::toBf16 : MapOp::toF16, 7});
+      const auto normed = static_cast<std::int32_t>(spec.code.size() - 1);
+      spec.code.push_back({MapOp::rowMin, normed});
+      spec.code.push_back({MapOp::sub, normed, normed + 1});
+      spec.code.push_back({MapOp::rowMax, normed + 2});
+      spec.code.push_back({MapOp::div, normed + 2, normed + 3});
+      spec.code.push_back({MapOp::div, normed + 4, 3});
+      spec.results = {{normed + 4, type}, {normed + 5, DType::f32}};
+      KernelSource source;
+      mapSource(spec, &source);
+      EXPECT_NE(source.text.find(" v" + std::to_string(normed) + "["), std::string::npos) << source.text;
+      specs.push_back(spec);
+    }
+  }
+  expectHosts(specs, random, wholeBytes);
+}
+
 // Every kind of generated text, by the compiler that will see it.
 TEST(CudaSources, CompileUnderNvrtc) {
   std::string problem;

@@ -41,10 +41,22 @@ const missed: Readonly<Record<string, number>> = {
   '12 operations bf16': 0.76,
   '6 operations, then the sum of each row f32': 0.79,
   '12 operations, then the sum of each row f32': 1.3,
-  // Loads of the scale wait for each other, since the registers are full.
-  'layerNorm of 65536 f32': 0.68,
-  'rmsNorm of 65536 f32': 0.57,
 }
+
+/**
+ * Rows whose kernels take fewer instructions, or are more at a time, than those that were measured (decision 216). Until
+ * they are measured again they may only be predicted to take less.
+ */
+const shortened: ReadonlySet<string> = new Set([
+  'softmax of 65536 f32',
+  'softmax of 8192 bf16',
+  'softmax of 65536 bf16',
+  'layerNorm of 8192 bf16',
+  'layerNorm of 65536 f32',
+  'rmsNorm of 65536 f32',
+  ...[8192, 65_536].map(length => `layerNorm, then softmax of ${length} f32`),
+  ...[128, 1024, 8192, 65_536].map(length => `layerNorm, then softmax of ${length} bf16`),
+])
 
 /** Of one kernel `auto` takes either mode, which differ by its start; graphs of one kernel take long to plan. */
 const predicted = ({ graph, kind }: Body): number => {
@@ -75,7 +87,8 @@ describe('a tick takes what was measured, within 15 %', () => {
   test.each(rows.map(row => [row.key, row] as const))('%s', (key, { body, time }) => {
     const ratio = predicted(body) / time
     const known = missed[key]
-    if (known === undefined) expect(Math.abs(ratio - 1), `${ratio} of the measured`).toBeLessThan(0.15)
+    if (shortened.has(key)) expect(ratio).toBeLessThan(1)
+    else if (known === undefined) expect(Math.abs(ratio - 1), `${ratio} of the measured`).toBeLessThan(0.15)
     // A row that the model has learned is no longer listed.
     else expect(Math.abs(ratio - known), `${ratio} of the measured`).toBeLessThan(0.02)
   })
