@@ -25,7 +25,7 @@ export interface CompileOptions {
   /**
    * Several operations run in one kernel where that takes no longer and holds no more: what is between them is never
    * stored. Values agree within the operators' tolerance. `false`: each operation has a kernel of its own. Default
-   * `true`, but for graphs of more than 65,536 operations, which would take too long to compile.
+   * `true`, but for graphs of more than 262,144 operations, which would take too long to compile.
    */
   readonly fuse?: boolean | undefined
   /**

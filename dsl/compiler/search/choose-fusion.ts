@@ -16,10 +16,10 @@ const explained = (plan: Plan, fusion: Fusion, { settings: { memory } }: Checked
 }
 
 /**
- * Operations of a graph up to which `compile` fuses unless the user says otherwise: for that it plans a graph twice
- * at least, which takes too long of larger ones.
+ * Operations of a graph up to which `compile` fuses unless the user says otherwise: for that it plans a graph twice,
+ * which takes too long of larger ones.
  */
-const mostByDefault = 2 ** 16
+const mostByDefault = 2 ** 18
 
 const isLarge = ({ nodes }: Checked): boolean => nodes.length > mostPredicted
 

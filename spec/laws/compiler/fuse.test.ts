@@ -1,9 +1,16 @@
 // The pass `fuse`: what becomes one kernel, what never does, and that no plan is worse for it.
 import fc from 'fast-check'
-import { isLeft } from 'fp-ts/lib/Either.js'
+import { type Either, isLeft, right } from 'fp-ts/lib/Either.js'
 import { lastValueFrom } from 'rxjs'
 import { describe, expect, test } from 'vitest'
-import { provenanceOf } from '../../../dsl/compiler/analysis/provenance.js'
+import type { Checked } from '../../../dsl/compiler/analysis/ir.js'
+import { provenanceOf, recordProvenance } from '../../../dsl/compiler/analysis/provenance.js'
+import { check } from '../../../dsl/compiler/passes/check.js'
+import { devices } from '../../../dsl/compiler/passes/devices.js'
+import { rates } from '../../../dsl/compiler/passes/rates.js'
+import { simplify } from '../../../dsl/compiler/passes/simplify.js'
+import { unroll } from '../../../dsl/compiler/passes/unroll.js'
+import { chooseFusion } from '../../../dsl/compiler/search/choose-fusion.js'
 import type { Plan } from '../../../dsl/index.js'
 import {
   type AnyTensor,
@@ -332,13 +339,62 @@ describe('fuse', () => {
     expect(isLeft(wrong) && wrong.left).toMatchObject([{ _tag: 'BadOption', subject: 'fuse' }])
   })
 
-  test('is off for a graph of more than 65,536 operations', () => {
-    const long = graph(square, ({ x }) => {
+  test('is off for a graph of more than 262,144 operations', () => {
+    const first = (nodes: number): string => {
+      const planned = (name: string) => (): never => {
+        throw new Error(name)
+      }
+      const ir = { settings: { fuse: undefined }, nodes: new Array(nodes) } as never
+      try {
+        chooseFusion(planned('the plan'), planned('one of the plans to compare'))(ir)
+      } catch (error) {
+        return (error as Error).message
+      }
+      return 'none'
+    }
+    expect(first(2 ** 18)).toBe('one of the plans to compare')
+    expect(first(2 ** 18 + 1)).toBe('the plan')
+  })
+
+  test('takes a large plan where it holds no more, and its ticks need not follow one another', () => {
+    const made = graph(square, ({ x }) => {
       let value = x.pipe(upload())
-      for (let i = 0; i < 2 ** 16; i++) value = value.pipe(mul(2))
+      for (let i = 0; i < 2 ** 12; i++) value = value.pipe(mul(2), relu())
       return { y: value.pipe(download()) }
     })
-    expect(orThrow(compile(long)).nodes).toHaveLength(2 ** 16 + 2)
+    const passes = [check({}), simplify, rates, unroll, devices] as unknown as ((
+      ir: unknown,
+    ) => Either<never, unknown>)[]
+    const ir = passes.reduce((ir, pass) => orThrow(pass(ir)), made.ir as unknown) as Checked
+    const kinds = ['exact', 'enforced'] as const
+    for (const [plainKind, kind] of kinds.flatMap(a => kinds.map(b => [a, b] as const)))
+      for (const [bytes, pinned] of [
+        [7, 8],
+        [8, 8],
+        [9, 8],
+        [8, 9],
+      ] as const) {
+        const planOf = (device: number, pinned: number, boundKind: Plan['boundKind']) => {
+          const plan = { bound: { device: [device], pinned }, boundKind } as unknown as Plan
+          recordProvenance(plan, { decisions: {} } as never)
+          return plan
+        }
+        const plain = planOf(8, 8, plainKind)
+        const taken = chooseFusion(
+          () => {
+            throw new Error('every plan was proved')
+          },
+          other => right(other === ir ? plain : planOf(bytes, pinned, kind)),
+        )(ir)
+        const isWorse = bytes > 8 || pinned > 8 || (kind === 'enforced' && plainKind === 'exact')
+        expect([bytes, pinned, plainKind, kind, orThrow(taken) === plain]).toEqual([
+          bytes,
+          pinned,
+          plainKind,
+          kind,
+          isWorse,
+        ])
+      }
   })
 
   test('is shown in the text of a plan, and explained', () => {
