@@ -26,7 +26,7 @@ export interface Settings {
    * By device, then of pinned memory: bytes beyond which a plan is not taken, so that its bound need not be known. No
    * option: see `search/choose-fusion.ts`.
    */
-  readonly enough?: readonly number[]
+  readonly enough?: { readonly bytes: readonly number[]; readonly in: 'first tick' | 'any tick' }
   readonly storage: 'pooled' | 'planned'
   readonly mode: 'eager' | 'graph' | 'auto'
   /** Undefined: unless the graph is very large, see `search/choose-fusion.ts`. */

@@ -3,8 +3,9 @@ import { pipe } from 'fp-ts/lib/function.js'
 import type { BoundKind } from '../../ir/plan.js'
 import { countedPeak, peakFrom } from '../../memory/peak.js'
 import { tracesOf } from '../../memory/plan-trace.js'
-import { poolPeakFrom, rounded } from '../../memory/pool-peak.js'
-import { commandTableOf } from '../../order/command-table.js'
+import { type PoolPeak, poolPeakFrom, rounded } from '../../memory/pool-peak.js'
+import type { AllocationTrace } from '../../memory/trace.js'
+import { type CommandTable, commandTableOf } from '../../order/command-table.js'
 import { flatCommandsOf } from '../../order/compiled-plan.js'
 import type { FlatCommands } from '../../order/flat-commands.js'
 import { withScratchArena } from '../../order/scratch-arena.js'
@@ -42,6 +43,22 @@ const pinnedBy = ({ buffers, settings }: Lifetimes): number =>
 const countedWork = 2 ** 20
 
 /**
+ * What the session's pool takes. Where the settings say what is enough, it is not exact for a plan whose first tick
+ * takes more, nor, if they say so, for one of which any tick does.
+ */
+const poolOf = (
+  { settings: { enough } }: Lifetimes,
+  table: CommandTable,
+  traces: readonly AllocationTrace[],
+  isCounted: boolean,
+): PoolPeak => {
+  if (enough === undefined || isCounted) return poolPeakFrom(table, traces)
+  if (enough.in === 'any tick') return poolPeakFrom(table, traces, { enough: enough.bytes })
+  const one = poolPeakFrom(table, traces, { ticks: 1 })
+  return one.first.some((bytes, memory) => bytes > enough.bytes[memory]!) ? one : poolPeakFrom(table, traces)
+}
+
+/**
  * The bytes that each device holds for a plan, and how they are kept. The first of these that applies:
  *
  *   absent    a small plan, of which L6 drops the waits one by one: the larger of what the session's pool
@@ -49,9 +66,6 @@ const countedWork = 2 ** 20
  *             holds more on the way. Where that is too far away, the next one
  *   exact     what the session's pool takes, where its steady state is near enough to be replayed
  *   enforced  what the pool takes in one tick on an idle device
- *
- * Where the settings say what is enough, a plan whose first tick takes more has that for its bound, and it is not
- * exact; nor is one whose later ticks do.
  */
 const heldBy = (ir: Lifetimes): Held =>
   withScratchArena(allocator => {
@@ -61,7 +75,7 @@ const heldBy = (ir: Lifetimes): Held =>
     const isCounted = flat.commands <= exactCommands
     const releases = isCounted ? 'accesses and uses' : 'uses'
     const traces = pass('trace', () => tracesOf(table, { allocator, releases }))(ir)
-    const pool = pass('pool', () => poolPeakFrom(table, traces, { enough: ir.settings.enough }))(ir)
+    const pool = pass('pool', () => poolOf(ir, table, traces, isCounted))(ir)
     if (!pool.exact)
       return { device: pool.first.slice(0, -1), pinned: pool.first.at(-1)!, kind: 'enforced', flat }
     const counted = isCounted

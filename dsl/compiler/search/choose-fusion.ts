@@ -32,8 +32,7 @@ const worse = (plan: Plan, plain: Plan, ir: Checked): string | undefined => {
   const { device, pinned } = plan.bound
   const isGiven = typeof settings.memory === 'number'
   const grown = isGiven ? -1 : device.findIndex((bytes, d) => bytes > plain.bound.device[d]!)
-  if (grown >= 0)
-    return `it holds ${isLarge(ir) ? 'at least ' : ''}${device[grown]! - plain.bound.device[grown]!} bytes more`
+  if (grown >= 0) return `it holds at least ${device[grown]! - plain.bound.device[grown]!} bytes more`
   if (pinned > plain.bound.pinned)
     return `it holds ${pinned - plain.bound.pinned} bytes of pinned memory more`
   if (isLarge(ir)) {
@@ -44,19 +43,29 @@ const worse = (plan: Plan, plain: Plan, ir: Checked): string | undefined => {
   return tick > before * (1 + worth) ? `a tick of ${tick} ns instead of ${before}` : undefined
 }
 
+const within = (ir: Checked, enough: Checked['settings']['enough']): Checked =>
+  enough === undefined ? ir : { ...ir, settings: { ...ir.settings, enough } }
+
 /**
  * Plans a fused graph. A plan that holds more than the one that fuses nothing may do so because of another order or
- * more lanes: it is planned anew within the bytes of that one.
+ * more lanes: it is planned anew within the bytes of that one. Of a plan whose first tick holds more than it may no
+ * other tick is replayed; under `mode: 'auto'` the prediction of its ticks is compared.
  */
 const noLarger =
   (planned: (ir: Checked) => Passed<Plan>) =>
   (fused: Checked, plain: Passed<Plan>): Passed<Plan> => {
-    const plan = planned(fused)
-    if (E.isLeft(plan) || E.isLeft(plain) || fused.settings.memory !== 'fast') return plan
-    const isLarger = plan.right.bound.device.some((bytes, d) => bytes > plain.right.bound.device[d]!)
+    const { memory: asked, mode } = fused.settings
+    if (E.isLeft(plain) || asked !== 'fast') return planned(fused)
+    const { device, pinned } = plain.right.bound
+    const inFirst = (bytes: readonly number[]) =>
+      mode === 'eager' ? ({ bytes, in: 'first tick' } as const) : undefined
+    const plan = planned(within(fused, inFirst([...device, pinned])))
+    if (E.isLeft(plan)) return plan
+    const isLarger = plan.right.bound.device.some((bytes, d) => bytes > device[d]!)
     if (!isLarger) return plan
     const memory = fullest(plain.right.bound)
-    const less = planned({ ...fused, settings: { ...fused.settings, memory } })
+    const again = within(fused, inFirst([...device.map(() => memory), Number.POSITIVE_INFINITY]))
+    const less = planned({ ...again, settings: { ...again.settings, memory } })
     return E.isRight(less) ? less : plan
   }
 
@@ -69,7 +78,7 @@ const noneLarger =
   (fused: Checked, plain: Passed<Plan>): Passed<Plan> => {
     if (E.isLeft(plain) || fused.settings.memory !== 'fast') return planned(fused)
     const { device, pinned } = plain.right.bound
-    return planned({ ...fused, settings: { ...fused.settings, enough: [...device, pinned] } })
+    return planned(within(fused, { bytes: [...device, pinned], in: 'any tick' }))
   }
 
 const fusing = pass('fuse', ({ ir, effort }: { readonly ir: Checked; readonly effort: Effort }) =>
