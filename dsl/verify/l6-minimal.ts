@@ -21,11 +21,19 @@ export const exactCommands = 4096
  */
 const exactSteps = 2 ** 30
 
-const isExact = ({ plan, commands, lanes, op }: CommandTable): boolean => {
-  if (commands > exactCommands) return false
+/** Steps of the pool's replays without each of the waits, all together. */
+const poolSteps = 2 ** 24
+
+const waitsIn = ({ commands, op }: CommandTable): number => {
   let waits = 0
   for (let c = 0; c < commands; c++) if (op[c] === Op.wait || op[c] === Op.previous) waits++
-  return waits * commands * (4 + plan.inFlight) * Math.max(1, lanes / 16) <= exactSteps
+  return waits
+}
+
+const isExact = (table: CommandTable): boolean => {
+  const { plan, commands, lanes } = table
+  if (commands > exactCommands) return false
+  return waitsIn(table) * commands * (4 + plan.inFlight) * Math.max(1, lanes / 16) <= exactSteps
 }
 
 /**
@@ -69,6 +77,8 @@ class Without {
    * does so with all waits.
    */
   private readonly pool: boolean
+  /** Steps of the pool's replay without one wait, at most. */
+  private readonly work: number
 
   constructor(
     private readonly replay: Replay,
@@ -83,7 +93,8 @@ class Without {
     this.bounds = boundsOf(table)
     const { storage, boundKind } = table.plan
     const counted = storage === 'pooled' && boundKind === undefined
-    this.pool = counted && this.poolFits(tracesOf(table))
+    this.pool = counted && this.poolFits(tracesOf(table), undefined)
+    this.work = poolSteps / Math.max(1, waitsIn(table))
   }
 
   /** Whether every law holds without wait c. */
@@ -96,12 +107,15 @@ class Without {
     if (table.plan.storage === 'planned') return true
     replay.restart(c)
     const traces = tracesOf(table, { replay })
-    return (!this.pool || this.poolFits(traces)) && peakFits(table, () => traces, bounds)
+    return (!this.pool || this.poolFits(traces, this.work)) && peakFits(table, () => traces, bounds)
   }
 
-  private poolFits(traces: readonly AllocationTrace[]): boolean {
+  /** With limited work: false also where it is not decided, so that the wait is kept. */
+  private poolFits(traces: readonly AllocationTrace[], work: number | undefined): boolean {
     const { table, bounds } = this
-    return poolPeakFrom(table, traces, { enough: bounds }).device.every((bytes, d) => bytes <= bounds[d]!)
+    const limits = work === undefined ? {} : { work }
+    const { device, exact } = poolPeakFrom(table, traces, { enough: bounds, ...limits })
+    return (exact || work === undefined) && device.every((bytes, d) => bytes <= bounds[d]!)
   }
 }
 

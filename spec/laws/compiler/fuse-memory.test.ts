@@ -5,8 +5,9 @@ import { isRight } from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
 import { compile, type Graph, orThrow, type Plan, simulate } from '../../../dsl/index.js'
 import { verify } from '../../../dsl/verify/verify.js'
+import { largeGraph } from '../../fixtures/graphs/large.js'
 import { type Sample, sample } from '../../fixtures/graphs/random.js'
-import { runs } from '../../fixtures/runs.js'
+import { isFullRun, runs } from '../../fixtures/runs.js'
 
 const planned = ({ graph, dims, inFlight }: Sample, memory: number | 'fast' | 'small', fuse = true) =>
   compile(graph as Graph, { dims, inFlight, memory, fuse })
@@ -48,5 +49,11 @@ describe('fuse, under a limit of memory', () => {
       }),
       { numRuns: runs(12) },
     )
+  })
+
+  // Without one of its waits the pool of this plan comes back to no earlier state for many thousands of ticks.
+  test.runIf(isFullRun)('comes to an end where a pool does not settle without a wait', () => {
+    const plan = orThrow(compile(largeGraph('cholesky', 900, 8), { fuse: true })) as Plan
+    expect(verify(plan)).toEqual([])
   })
 })
