@@ -3,9 +3,6 @@ import { defineConfig } from 'vitest/config'
 
 const at = (path: string) => fileURLToPath(new URL(path, import.meta.url))
 
-// These replace modules (`vi.mock`) with ones that break plans or orders.
-const replacing = ['append-law', 'check', 'missing-wait'].map(name => `spec/conformance/${name}.test.ts`)
-
 // The tests run on the sources; only the addon is built before them. `braid-gpu` names the same modules as a
 // relative import does.
 export default defineConfig({
@@ -25,14 +22,10 @@ export default defineConfig({
     execArgv: ['--expose-gc'],
     testTimeout: 60_000,
     projects: [
-      // Files that share a worker share its modules, whose import takes a third of the time otherwise. They
-      // close what they open.
+      // The laws keep nothing outside their test files: files that share a worker share its modules, whose
+      // import takes a third of the time otherwise.
       { extends: true, test: { name: 'laws', include: ['spec/laws/**/*.test.ts'], isolate: false } },
-      {
-        extends: true,
-        test: { name: 'spec', include: ['spec/!(laws)/**/*.test.ts'], exclude: replacing, isolate: false },
-      },
-      { extends: true, test: { name: 'replacing', include: replacing } },
+      { extends: true, test: { name: 'spec', include: ['spec/!(laws)/**/*.test.ts'] } },
     ],
   },
 })
