@@ -50,11 +50,15 @@ export class Event implements Disposable {
     this.#lane = lane
     this.#point = point
     this.#timed = timed
-    collected.register(this, this.#held)
   }
 
   static {
-    makeEvent = (core, handle, lane, point, timed) => new Event(core, handle, lane, point, timed)
+    makeEvent = (core, handle, lane, point, timed) => {
+      const made = new Event(core, handle, lane, point, timed)
+      // Not in the constructor, which JavaScript can call with anything: what is collected must be a lane's.
+      collected.register(made, made.#held)
+      return made
+    }
     coreOfEvent = event => event.#core
     eventFor = (event, core, at) => {
       if (!Event.is(event))

@@ -1,5 +1,7 @@
 // Events: points of a lane, waits that order other lanes after them, and redundant waits.
+import { setTimeout } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
+import { Event } from '../../../runtime/index.js'
 import { hold, KiB, openOn } from '../../fixtures/allocator.js'
 import { present } from '../devices.js'
 
@@ -98,4 +100,28 @@ describe.each(present)('events on %s', name => {
     for (const gate of gates) gate.open()
     expect(await Promise.all(waits)).toEqual(lanes.map(lane => lane.name))
   })
+})
+
+it('an Event that no lane made is collected without an error', async () => {
+  const errors: unknown[] = []
+  const keep = (error: unknown): void => void errors.push(error)
+  process.on('uncaughtException', keep)
+  try {
+    let isCollected = false
+    const seen = new FinalizationRegistry(() => {
+      isCollected = true
+    })
+    // TypeScript refuses it; JavaScript can.
+    const make = (): void =>
+      seen.register(new (Event as unknown as new (...of: unknown[]) => Event)({}, 3), 0)
+    make()
+    while (!isCollected) {
+      globalThis.gc!()
+      await setTimeout(1)
+    }
+    await setTimeout(1)
+    expect(errors).toEqual([])
+  } finally {
+    process.off('uncaughtException', keep)
+  }
 })
