@@ -20,6 +20,8 @@ export default defineConfig({
     maxWorkers: '100%',
     // Lost leases come back when they are collected: their test collects.
     execArgv: ['--expose-gc'],
+    // No test leaves files in the user's cache, nor finds any there.
+    env: { BRAID_CACHE: 'off' },
     testTimeout: 60_000,
     projects: [
       // The laws keep nothing outside their test files: files that share a worker share its modules, whose

@@ -72,6 +72,11 @@ export interface NativeDeviceInfo {
 export interface NativeReport {
   readonly devices: readonly NativeDeviceInfo[]
   readonly libraries: readonly { name: string; found: string; version: string; problem: string }[]
+  /**
+   * The measured choices of products' algorithms: the folder where they are kept (empty: nowhere), how many
+   * are there, and how many this process has measured.
+   */
+  readonly products: { folder: string; kept: number; measured: number }
 }
 
 /** Life as a number: tick 0, state 1, param 2, input 3, output 4. Space: device 0, pinned 1. */

@@ -32,6 +32,11 @@ Napi::Value probe(const Napi::CallbackInfo& info) {
   Napi::Object result = Napi::Object::New(env);
   result.Set("devices", devices);
   result.Set("libraries", libraries);
+  Napi::Object products = Napi::Object::New(env);
+  products.Set("folder", report.products.folder);
+  products.Set("kept", static_cast<double>(report.products.kept));
+  products.Set("measured", static_cast<double>(report.products.measured));
+  result.Set("products", products);
   return result;
 }
 

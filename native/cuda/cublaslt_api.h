@@ -18,6 +18,7 @@ using LtPreference = struct LtPreferenceOpaque*;
 
 struct LtAlgorithm {
   std::uint64_t data[8];
+  bool operator==(const LtAlgorithm&) const = default;
 };
 
 struct LtHeuristic {

@@ -17,7 +17,7 @@ CudaDriver::CudaDriver(std::shared_ptr<Context> context, const LibraryPaths& pat
       call_(context_->call()),
       graph_(context_->library().graph),
       compiler_(std::make_shared<Compiler>(context_, paths.nvrtc)),
-      blas_(std::make_shared<Blas>(context_, compiler_, paths.cublasLt)) {
+      blas_(std::make_shared<Blas>(context_, compiler_, paths.cublasLt, paths.choices)) {
   pageProperties_.location.id = context_->device();
 }
 

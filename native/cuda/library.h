@@ -10,9 +10,11 @@
 
 namespace braid::cuda {
 
-// Names or paths to try, in order, for each library; empty: where an installation has them.
+// Names or paths to try, in order, for each library; empty: where an installation has them. And the folder
+// where choices of products are kept; empty: nowhere.
 struct LibraryPaths {
   std::vector<std::string> driver, nvrtc, cublasLt;
+  std::string choices{};
 };
 
 // A library opened at run time. Never closed: CUDA's libraries keep threads and exit handlers of their own,

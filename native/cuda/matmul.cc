@@ -1,5 +1,9 @@
 #include "cuda/matmul.h"
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+
 #include "cuda/matmul_problem.h"
 #include "cuda/matmul_relu.h"
 #include "cuda/matmul_tune.h"
@@ -12,6 +16,12 @@ namespace {
 // quick.
 constexpr double kTunedFrom = 8589934592.0;  // 2^33 floating-point operations
 constexpr int kCandidates = 8;
+
+// Kept choices are measured anew when this changes: it must with anything here, in matmul_tune.cc or in
+// matmul_relu.cc that decides a choice.
+constexpr int kChoiceFormat = 1;
+
+std::atomic<std::uint64_t> measured{0};
 
 class MatmulKernel : public CudaKernel {
  public:
@@ -66,6 +76,19 @@ std::string problemKey(const KernelSpec& spec) {
   return key;
 }
 
+bool isTimed(const KernelSpec& spec) {
+  return 2.0 * double(spec.batch) * double(spec.m) * double(spec.n) * double(spec.k) >= kTunedFrom;
+}
+
+// Pool blocks are aligned to 512 bytes; views into them to their elements at least, mostly to 16.
+std::array<std::size_t, 3> alignmentsOf(const KernelSpec& spec) {
+  return {256, 16, elementBytes(spec.a.dtype)};
+}
+
+int candidatesOf(const KernelSpec& spec, std::size_t alignment) {
+  return isTimed(spec) && alignment == 256 ? kCandidates : 1;
+}
+
 }  // namespace
 
 BlasSession::~BlasSession() {
@@ -74,9 +97,14 @@ BlasSession::~BlasSession() {
   library->call.cublasLtDestroy(handle);
 }
 
+std::uint64_t measuredProducts() { return measured; }
+
 Blas::Blas(std::shared_ptr<Context> context, std::shared_ptr<Compiler> compiler,
-           std::vector<std::string> paths)
-    : context_(std::move(context)), compiler_(std::move(compiler)), paths_(std::move(paths)) {}
+           std::vector<std::string> paths, std::string folder)
+    : context_(std::move(context)),
+      compiler_(std::move(compiler)),
+      paths_(std::move(paths)),
+      files_(std::move(folder)) {}
 
 Status Blas::ready() {
   if (session_) return Status::ok;
@@ -103,26 +131,45 @@ Status Blas::generate(const KernelSource& source, std::size_t readCount, const c
   return GeneratedKernel::make(std::move(module), source, readCount, call, kernel);
 }
 
+bool Blas::fewRows(const KernelSpec& spec, KernelSource* source) const {
+  const int architecture = context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor);
+  return fewRowsSource(spec, architecture, context_->attribute(kMultiprocessors), source);
+}
+
 std::unique_ptr<Kernel> Blas::fewRows(const KernelSpec& spec) {
   KernelSource source;
   std::unique_ptr<Kernel> kernel;
-  const int architecture = context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor);
-  if (!fewRowsSource(spec, architecture, context_->attribute(kMultiprocessors), &source) ||
+  if (!fewRows(spec, &source) ||
       generate(source, 2 + spec.epilogue.reads(), "cuLaunchKernel(matmul)", &kernel) != Status::ok)
     return nullptr;
   return kernel;
 }
 
-Status Blas::describe(const KernelSpec& spec, const Chosen& chosen, std::unique_ptr<MatmulProblem>* problem) {
+std::string Blas::nameOf(const KernelSpec& spec, bool few) const {
+  char device[256] = "";
+  context_->call().cuDeviceGetName(device, sizeof(device), context_->device());
+  KernelSpec alike = spec;  // problems that differ in their scale are one
+  alike.epilogue.scale = spec.epilogue.scale > 0 ? 1 : -1;
+  KernelSource source;
+  return "braid choice " + std::to_string(kChoiceFormat) + "\ndevice " + device + "\ncapability " +
+         std::to_string(context_->attribute(kComputeMajor)) + "." +
+         std::to_string(context_->attribute(kComputeMinor)) + "\nmultiprocessors " +
+         std::to_string(context_->attribute(kMultiprocessors)) + "\ndriver " +
+         std::to_string(context_->library().version) + "\ncublasLt " +
+         std::to_string(session_->library->version) + "\nproblem " + problemKey(spec) +
+         "\nfew rows' kernel " + std::to_string(few && fewRows(alike, &source) ? hashOf(source.text) : 0) +
+         "\n";
+}
+
+Status Blas::describe(const KernelSpec& spec, const MatmulChosen& chosen,
+                      std::unique_ptr<MatmulProblem>* problem) {
   KernelSpec asked = spec;
   if (chosen.apart) asked.epilogue.activation = Activation::none;
   *problem = std::make_unique<MatmulProblem>(session_);
   return (*problem)->describe(asked);
 }
 
-Status Blas::choose(const KernelSpec& spec, Chosen* chosen) {
-  const double work = 2.0 * double(spec.batch) * double(spec.m) * double(spec.n) * double(spec.k);
-  const bool timed = work >= kTunedFrom;
+Status Blas::algorithms(const KernelSpec& spec, MatmulChosen* chosen, bool* certain) {
   const bool relu = spec.epilogue.activation == Activation::relu;
   for (const bool apart : {false, true}) {
     if (apart && (!relu || !isDense(spec))) break;
@@ -131,18 +178,57 @@ Status Blas::choose(const KernelSpec& spec, Chosen* chosen) {
     choices.clear();
     std::unique_ptr<MatmulProblem> problem;
     if (const Status status = describe(spec, *chosen, &problem); status != Status::ok) return status;
-    // Pool blocks are aligned to 512 bytes; views into them to their elements at least, mostly to 16.
-    for (const std::size_t alignment : {std::size_t{256}, std::size_t{16}, elementBytes(spec.a.dtype)}) {
-      const int most = timed && alignment == 256 ? kCandidates : 1;
+    for (const std::size_t alignment : alignmentsOf(spec)) {
+      const int most = candidatesOf(spec, alignment);
       const Status status = problem->algorithms(alignment, spec.workspace, most, &choices);
       if (status != Status::ok) return status;
     }
-    if (!choices.empty()) tune(*problem, spec, *compiler_, timed, &choices);
+    if (!choices.empty()) tune(*problem, spec, *compiler_, isTimed(spec), &choices, certain);
     // The last of them takes any operand; without it some view would find no algorithm.
     const bool whole = !choices.empty() && choices.back().alignment == elementBytes(spec.a.dtype);
-    if (whole && (apart || !relu || isReluExact(*problem, spec, choices))) return Status::ok;
+    if (whole && (apart || !relu || isReluExact(*problem, spec, choices, certain))) return Status::ok;
   }
   chosen->choices.clear();
+  return Status::ok;
+}
+
+bool Blas::isStillOffered(const KernelSpec& spec, const MatmulChosen& kept) {
+  std::unique_ptr<MatmulProblem> problem;
+  if (describe(spec, kept, &problem) != Status::ok) return false;
+  std::vector<MatmulChoice> found;
+  for (const std::size_t alignment : alignmentsOf(spec)) {
+    std::vector<MatmulChoice> offered;
+    if (problem->algorithms(alignment, spec.workspace, candidatesOf(spec, alignment), &offered) != Status::ok)
+      return false;
+    for (const MatmulChoice& choice : kept.choices)
+      if (std::find(offered.begin(), offered.end(), choice) != offered.end()) found.push_back(choice);
+  }
+  bool works =
+      found == kept.choices && !found.empty() && found.back().alignment == elementBytes(spec.a.dtype);
+  if (works) tune(*problem, spec, *compiler_, false, &found, &works);
+  return works;
+}
+
+Status Blas::choose(const KernelSpec& spec, MatmulChosen* chosen) {
+  KernelSource source;
+  const bool few = fewRows(spec, &source);
+  const bool measures = few || isTimed(spec) || spec.epilogue.activation == Activation::relu;
+  const std::string name = measures ? nameOf(spec, few) : "";
+  if (measures && files_.read(name, chosen) && isStillOffered(spec, *chosen)) return Status::ok;
+  *chosen = {};
+  bool certain = true;
+  const Status status = algorithms(spec, chosen, &certain);
+  if (status != Status::ok || chosen->choices.empty() || !measures) return status;
+  ++measured;
+  if (few) {
+    std::unique_ptr<MatmulProblem> problem;
+    const std::unique_ptr<Kernel> kernel = fewRows(spec);
+    if (const Status made = describe(spec, *chosen, &problem); made != Status::ok) return made;
+    certain = certain && kernel;
+    chosen->few = kernel && isFewTaken(static_cast<const CudaKernel&>(*kernel), *problem,
+                                       chosen->choices.front(), spec, &certain);
+  }
+  if (certain) files_.write(name, *chosen);
   return Status::ok;
 }
 
@@ -151,7 +237,7 @@ Status Blas::prepare(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel) {
   if (MatmulProblem::supported(spec)) {
     if (const Status status = ready(); status != Status::ok) return status;
     const auto [entry, fresh] = chosen_.try_emplace(problemKey(spec));
-    Chosen& chosen = entry->second;
+    MatmulChosen& chosen = entry->second;
     Status status = fresh ? choose(spec, &chosen) : Status::ok;
     std::unique_ptr<MatmulProblem> problem;
     if (status == Status::ok) status = describe(spec, chosen, &problem);
@@ -160,18 +246,15 @@ Status Blas::prepare(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel) {
       return status;
     }
     if (!chosen.choices.empty()) {
-      std::unique_ptr<Kernel> few = fresh || chosen.few ? fewRows(spec) : nullptr, relu;
-      if (fresh)
-        chosen.few =
-            few && isFewTaken(static_cast<const CudaKernel&>(*few), *problem, chosen.choices.front(), spec);
+      std::unique_ptr<Kernel> few = chosen.few ? fewRows(spec) : nullptr, relu;
       if (chosen.apart) {
         KernelSource source;
         reluSource(spec, &source);
         status = generate(source, 1, "cuLaunchKernel(relu)", &relu);
         if (status != Status::ok) return status;
       }
-      *kernel = std::make_unique<MatmulKernel>(std::move(problem), chosen.choices, spec,
-                                               chosen.few ? std::move(few) : nullptr, std::move(relu));
+      *kernel = std::make_unique<MatmulKernel>(std::move(problem), chosen.choices, spec, std::move(few),
+                                               std::move(relu));
       return Status::ok;
     }
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/choice_files.h"
 #include "cuda/kernel.h"
 #include "cuda/nvrtc.h"
 #include "cuda/source.h"
@@ -20,13 +21,6 @@ struct BlasSession {
   ~BlasSession();
 };
 
-// The algorithm for operands aligned to `alignment` bytes at least, and the scratch that it takes.
-struct MatmulChoice {
-  std::size_t alignment = 1;
-  LtAlgorithm algorithm{};
-  std::size_t workspaceBytes = 0;
-};
-
 // The addresses of one launch; those that the problem has not are 0.
 struct MatmulAddresses {
   DeviceAddress a = 0, b = 0, c = 0, bias = 0, residual = 0, workspace = 0;
@@ -34,27 +28,36 @@ struct MatmulAddresses {
 
 class MatmulProblem;
 
-// Makes matmul kernels of one device. The library is opened at the first one that needs it.
+// How many problems' choices this process has measured.
+std::uint64_t measuredProducts();
+
+// Makes matmul kernels of one device. The library is opened at the first one that needs it. What is measured
+// for a problem is kept in `folder`, if that is not empty.
 class Blas {
  public:
-  Blas(std::shared_ptr<Context> context, std::shared_ptr<Compiler> compiler, std::vector<std::string> paths);
+  Blas(std::shared_ptr<Context> context, std::shared_ptr<Compiler> compiler, std::vector<std::string> paths,
+       std::string folder);
   Status prepare(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel);
 
  private:
-  // What computes a problem: equal problems get the same, so equal bits.
-  struct Chosen {
-    std::vector<MatmulChoice> choices;
-    bool few = false;    // the kernel for few rows was faster
-    bool apart = false;  // relu is a kernel after the library's
-  };
   Status ready();
   // The kernel for few rows; null where there is none.
+  bool fewRows(const KernelSpec& spec, KernelSource* source) const;
   std::unique_ptr<Kernel> fewRows(const KernelSpec& spec);
+  // What computes a problem, from its file or measured. Its algorithms have been run, which loads their code;
+  // none where the library has none.
+  Status choose(const KernelSpec& spec, MatmulChosen* chosen);
+  // All that decides the choice: the device, the versions, the problem, and the kernel for few rows if there
+  // is one.
+  std::string nameOf(const KernelSpec& spec, bool few) const;
   // The library's algorithms for a product; one for operands aligned to their elements alone is the last.
-  // None where the library has none. Without relu where the library's is not ours.
-  Status choose(const KernelSpec& spec, Chosen* chosen);
+  // Without relu where the library's is not ours. *certain: no call failed that has a part in the choice.
+  Status algorithms(const KernelSpec& spec, MatmulChosen* chosen, bool* certain);
+  // Whether the library still offers what was kept, and runs it.
+  bool isStillOffered(const KernelSpec& spec, const MatmulChosen& kept);
   // What the library is asked for.
-  Status describe(const KernelSpec& spec, const Chosen& chosen, std::unique_ptr<MatmulProblem>* problem);
+  Status describe(const KernelSpec& spec, const MatmulChosen& chosen,
+                  std::unique_ptr<MatmulProblem>* problem);
   Status generate(const KernelSource& source, std::size_t readCount, const char* call,
                   std::unique_ptr<Kernel>* kernel);
 
@@ -62,8 +65,9 @@ class Blas {
   std::shared_ptr<Compiler> compiler_;
   std::vector<std::string> paths_;
   std::shared_ptr<BlasSession> session_;
+  const ChoiceFiles files_;
   std::mutex mutex_;
-  std::map<std::string, Chosen> chosen_;  // by problem
+  std::map<std::string, MatmulChosen> chosen_;  // by problem
 };
 
 }  // namespace braid::cuda

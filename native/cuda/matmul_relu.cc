@@ -34,6 +34,7 @@ bool isNaN(DType type, const std::uint8_t* element) {
 constexpr std::size_t kSample = 32768;
 constexpr std::size_t kShift = 256;  // room to move an operand off its alignment
 
+// A trial that did not fail says what the library computes.
 class ReluTrial {
  public:
   ReluTrial(const MatmulProblem& problem, const KernelSpec& spec)
@@ -48,6 +49,8 @@ class ReluTrial {
       if (!scratch_.take(bytes)) return false;
     return call_.cuStreamCreateWithPriority(&scratch_.stream, kStreamNonBlocking, 0) == kSuccess;
   }
+
+  bool failed() const { return failed_; }
 
   // Of operands that are NaN, c is NaN.
   bool keepsNaN(const MatmulChoice& choice) {
@@ -73,6 +76,11 @@ class ReluTrial {
   }
 
  private:
+  bool noted(bool works) {
+    failed_ = failed_ || !works;
+    return works;
+  }
+
   bool fill(std::size_t block, std::uint32_t word) {
     return call_.cuMemsetD32Async(scratch_.blocks[block], word, sizes_[block] / 4, scratch_.stream) ==
            kSuccess;
@@ -80,12 +88,13 @@ class ReluTrial {
 
   // c is filled with ones, which neither question takes for an answer.
   bool runs(const MatmulChoice& choice, std::uint32_t a, std::uint32_t b, std::uint32_t bias) {
-    if (!fill(0, a) || !fill(1, b) || !fill(2, wordsOf(spec_.c.dtype).one) || !fill(3, bias)) return false;
+    if (!noted(fill(0, a) && fill(1, b) && fill(2, wordsOf(spec_.c.dtype).one) && fill(3, bias)))
+      return false;
     shift_ = choice.alignment % kShift;
     MatmulAddresses at{scratch_.blocks[0] + shift_, scratch_.blocks[1] + shift_, scratch_.blocks[2] + shift_};
     if (spec_.epilogue.bias) at.bias = scratch_.blocks[3] + shift_;
     at.workspace = scratch_.blocks[4];
-    return problem_.run(choice, at, scratch_.stream) == Status::ok;
+    return noted(problem_.run(choice, at, scratch_.stream) == Status::ok);
   }
 
   template <class Test>
@@ -93,10 +102,11 @@ class ReluTrial {
     const std::size_t bytes = sizes_[2] - kShift, count = std::min(bytes, kSample);
     std::vector<std::uint8_t> first(count), last(count);
     const CUdeviceptr c = scratch_.blocks[2] + shift_;
-    return call_.cuMemcpyDtoHAsync(first.data(), c, count, scratch_.stream) == kSuccess &&
-           call_.cuMemcpyDtoHAsync(last.data(), c + (bytes - count), count, scratch_.stream) == kSuccess &&
-           call_.cuStreamSynchronize(scratch_.stream) == kSuccess && test(first.data(), count) &&
-           test(last.data(), count);
+    return noted(call_.cuMemcpyDtoHAsync(first.data(), c, count, scratch_.stream) == kSuccess &&
+                 call_.cuMemcpyDtoHAsync(last.data(), c + (bytes - count), count, scratch_.stream) ==
+                     kSuccess &&
+                 call_.cuStreamSynchronize(scratch_.stream) == kSuccess) &&
+           test(first.data(), count) && test(last.data(), count);
   }
 
   const MatmulProblem& problem_;
@@ -105,6 +115,7 @@ class ReluTrial {
   TrialScratch scratch_;
   std::array<std::size_t, 5> sizes_{};  // of the blocks: a, b, c, the bias, the workspace
   std::size_t shift_ = 0;
+  bool failed_ = false;
 };
 
 }  // namespace
@@ -112,15 +123,17 @@ class ReluTrial {
 bool isDense(const KernelSpec& spec) { return spec.batch == 1 || spec.c.batchStride == spec.m * spec.n; }
 
 bool isReluExact(const MatmulProblem& problem, const KernelSpec& spec,
-                 const std::vector<MatmulChoice>& choices) {
+                 const std::vector<MatmulChoice>& choices, bool* certain) {
   if (choices.empty() || !isDense(spec)) return false;
   std::size_t workspace = 0;
   for (const MatmulChoice& choice : choices) workspace = std::max(workspace, choice.workspaceBytes);
   ReluTrial trial(problem, spec);
-  if (!trial.prepare(workspace)) return false;
-  for (const MatmulChoice& choice : choices)
-    if (!trial.keepsNaN(choice) || !trial.dropsSign(choice)) return false;
-  return true;
+  bool exact = trial.prepare(workspace);
+  if (!exact) *certain = false;
+  for (std::size_t i = 0; exact && i < choices.size(); ++i)
+    exact = trial.keepsNaN(choices[i]) && trial.dropsSign(choices[i]);
+  if (trial.failed()) *certain = false;
+  return exact;
 }
 
 void reluSource(const KernelSpec& product, KernelSource* source) {

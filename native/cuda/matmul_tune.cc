@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "cuda/matmul_scratch.h"
 
@@ -40,7 +41,7 @@ constexpr int kRounds = 3, kRunsARound = 2;
 }  // namespace
 
 void tune(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compiler, bool timed,
-          std::vector<MatmulChoice>* choices) {
+          std::vector<MatmulChoice>* choices, bool* certain) {
   const Context& context = *problem.session().context;
   const DriverFunctions& call = context.call();
   std::size_t workspace = 0;
@@ -57,6 +58,7 @@ void tune(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compil
       (epilogue.residual && !scratch.take(cBytes + kShift)) ||
       call.cuStreamCreateWithPriority(&scratch.stream, kStreamNonBlocking, 0) != kSuccess ||
       call.cuEventCreate(&scratch.from, 0) != kSuccess || call.cuEventCreate(&scratch.to, 0) != kSuccess) {
+    *certain = false;
     return;
   }
   if (timed) {
@@ -69,32 +71,36 @@ void tune(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compil
     at.workspace = scratch.blocks[3];
     if (epilogue.bias) at.bias = scratch.blocks[4] + shift;
     if (epilogue.residual) at.residual = scratch.blocks.back() + shift;
-    return problem.run(choice, at, scratch.stream) == Status::ok;
+    return problem.run(choice, at, scratch.stream);
   };
 
   // An algorithm that the library offers and then refuses is dropped, as long as another of its alignment is
   // left.
   for (std::size_t i = choices->size(); i-- > 0;) {
     const std::size_t alignment = (*choices)[i].alignment;
-    const bool works = run((*choices)[i]);
+    const Status ran = run((*choices)[i]);
     const auto alike = std::count_if(choices->begin(), choices->end(),
                                      [&](const MatmulChoice& other) { return other.alignment == alignment; });
-    if (!works && alike > 1) choices->erase(choices->begin() + static_cast<std::ptrdiff_t>(i));
+    if (ran != Status::ok && alike > 1) choices->erase(choices->begin() + static_cast<std::ptrdiff_t>(i));
+    if (ran != Status::ok && (alike == 1 || ran != Status::notSupported)) *certain = false;
   }
   const std::size_t full = choices->front().alignment;
   std::size_t candidates = 0;
   while (candidates < choices->size() && (*choices)[candidates].alignment == full) ++candidates;
-  if (!timed || candidates < 2 || call.cuStreamSynchronize(scratch.stream) != kSuccess) return;
+  const bool done = call.cuStreamSynchronize(scratch.stream) == kSuccess;
+  if (!done) *certain = false;
+  if (!timed || candidates < 2 || !done) return;
 
   std::vector<float> best(candidates, std::numeric_limits<float>::max());
   for (int round = 0; round < kRounds; ++round) {
     for (std::size_t i = 0; i < candidates; ++i) {
       float milliseconds = 0;
       bool works = call.cuEventRecord(scratch.from, scratch.stream) == kSuccess;
-      for (int each = 0; works && each < kRunsARound; ++each) works = run((*choices)[i]);
+      for (int each = 0; works && each < kRunsARound; ++each) works = run((*choices)[i]) == Status::ok;
       works = works && call.cuEventRecord(scratch.to, scratch.stream) == kSuccess &&
               call.cuEventSynchronize(scratch.to) == kSuccess &&
               call.cuEventElapsedTime(&milliseconds, scratch.from, scratch.to) == kSuccess;
+      if (!works) *certain = false;
       if (works) best[i] = std::min(best[i], milliseconds);
     }
   }
@@ -107,7 +113,7 @@ void tune(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compil
 }
 
 bool isFewTaken(const CudaKernel& few, const MatmulProblem& problem, const MatmulChoice& choice,
-                const KernelSpec& spec) {
+                const KernelSpec& spec, bool* certain) {
   // In a program, other weights are read between two uses of these, so the second-level cache has forgotten
   // them.
   constexpr std::size_t kCold = 96 << 20;
@@ -120,12 +126,14 @@ bool isFewTaken(const CudaKernel& few, const MatmulProblem& problem, const Matmu
   const std::size_t copies = std::clamp<std::size_t>(kCold / step, 1, kFewRuns);
   const std::size_t weights = std::max(copies * step, kCold);
   TrialScratch scratch(call);
+  const bool sure = std::exchange(*certain, false);
   for (const std::size_t bytes :
        {operandBytes(spec.a, spec.m, spec.k, 1), weights, cBytes, choice.workspaceBytes, cBytes, cBytes})
     if (!scratch.take(bytes)) return false;
   if (call.cuStreamCreateWithPriority(&scratch.stream, kStreamNonBlocking, 0) != kSuccess ||
       call.cuEventCreate(&scratch.from, 0) != kSuccess || call.cuEventCreate(&scratch.to, 0) != kSuccess)
     return false;
+  *certain = sure;
   MatmulAddresses at{scratch.blocks[0], scratch.blocks[1], scratch.blocks[2]};
   at.workspace = scratch.blocks[3];
   if (epilogue.bias) at.bias = scratch.blocks[4];
@@ -154,6 +162,7 @@ bool isFewTaken(const CudaKernel& few, const MatmulProblem& problem, const Matmu
               call.cuEventSynchronize(scratch.to) == kSuccess &&
               call.cuEventElapsedTime(&milliseconds, scratch.from, scratch.to) == kSuccess;
       if (works) best[which] = std::min(best[which], milliseconds);
+      if (!works) *certain = false;
     }
   // Within the noise of the clock it is taken, so that two processes mostly choose alike.
   return best[1] < std::numeric_limits<float>::max() && best[1] <= 1.02f * best[0];

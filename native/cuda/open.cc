@@ -1,15 +1,25 @@
+#include "cuda/choice_files.h"
 #include "cuda/driver.h"
 #include "cuda/probe.h"
 
 namespace braid {
+namespace {
+
+cuda::LibraryPaths installed() {
+  cuda::LibraryPaths paths;
+  paths.choices = cuda::choiceFolder();
+  return paths;
+}
+
+}  // namespace
 
 Status openCuda(std::unique_ptr<Driver>* driver, int ordinal, std::string* detail) {
-  const Status status = cuda::CudaDriver::open(ordinal, {}, driver);
+  const Status status = cuda::CudaDriver::open(ordinal, installed(), driver);
   if (status == Status::ok) static_cast<cuda::CudaDriver&>(**driver).keepContext();
   if (status != Status::ok && detail) *detail = cuda::detail();
   return status;
 }
 
-CudaReport probeCuda() { return cuda::probe({}); }
+CudaReport probeCuda() { return cuda::probe(installed()); }
 
 }  // namespace braid

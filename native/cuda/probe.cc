@@ -1,7 +1,9 @@
 #include "cuda/probe.h"
 
+#include "cuda/choice_files.h"
 #include "cuda/context.h"
 #include "cuda/driver.h"
+#include "cuda/matmul.h"
 
 namespace braid::cuda {
 namespace {
@@ -69,6 +71,7 @@ CudaReport probe(const LibraryPaths& paths) {
                                                    std::to_string(blas->version % 100),
                                                ""}
                                : LibraryReport{"cuBLASLt", "", "", problem});
+  all.products = {paths.choices, ChoiceFiles(paths.choices).count(), measuredProducts()};
   return all;
 }
 

@@ -1,6 +1,6 @@
 import { availableParallelism, freemem, totalmem } from 'node:os'
 import { renderAll } from '../../dsl/ir/messages.js'
-import { native } from '../addon.js'
+import { type NativeReport, native } from '../addon.js'
 import { type DeviceName, type DeviceSummary, devices } from '../device/devices.js'
 import { allocConfFromEnvironment, allocConfVariables, readAllocConf } from '../device/settings/conf.js'
 import { device, parse } from './args.js'
@@ -49,14 +49,16 @@ const adviceOf = (name: string) => advice.find(([pattern]) => pattern.test(name)
 interface Probe {
   readonly found: readonly DeviceSummary[]
   readonly libraries: readonly Library[]
+  readonly products: NativeReport['products'] | undefined
   readonly problem: string | undefined
 }
 
 const probe = (): Probe => {
   try {
-    return { found: devices(), libraries: native().probe().libraries, problem: undefined }
+    const { libraries, products } = native().probe()
+    return { found: devices(), libraries, products, problem: undefined }
   } catch (error) {
-    return { found: [], libraries: [], problem: (error as Error).message }
+    return { found: [], libraries: [], products: undefined, problem: (error as Error).message }
   }
 }
 
@@ -94,6 +96,21 @@ const saySettings = (
     say(`  ${bad('refused')}, and with it the whole text:\n${indented(renderAll(faults))}`)
 }
 
+/** Where the measured choices of products' algorithms are kept. */
+const sayProducts = ({ folder, kept }: NativeReport['products'], { say, styles }: Output): void => {
+  say(`\n${styles.bold('Products on cuda')}`)
+  if (folder === '') {
+    say(
+      '  Algorithms are measured at each open: BRAID_CACHE=off, or there is no HOME to keep the choices in.',
+    )
+    return
+  }
+  const found = `${kept} ${kept === 1 ? 'is' : 'are'} kept in ${folder}`
+  const state = kept === 0 ? `none is kept yet; they will be in ${folder}` : found
+  say(`  Measured choices of algorithms: ${state}`)
+  say('  Delete the folder to have them measured anew. BRAID_CACHE=FOLDER keeps them elsewhere, off nowhere.')
+}
+
 const indented = (text: string): string => text.replace(/^/gm, '  ')
 
 export const doctor = async (args: readonly string[], out: Output): Promise<number> => {
@@ -106,7 +123,7 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
   if (values.device !== undefined && values.machine === undefined)
     throw new Misuse(`--device says where --machine FILE is measured: give --machine too\nusage: ${usage}`)
   const wanted = values.device === undefined ? 'auto' : device(values.device)
-  const { found, libraries, problem } = probe()
+  const { found, libraries, products, problem } = probe()
   const gpu = found.some(({ kind }) => kind === 'cuda')
   const todo = libraries
     .filter(({ found }) => found === '')
@@ -132,12 +149,13 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
     system,
     devices: found,
     libraries,
+    ...(products === undefined ? {} : { products }),
     todo,
     auto: gpu ? 'cuda:0' : 'host',
     allocator,
     ...(measured === undefined ? {} : { machine: measured }),
   })
-  sayDoctor({ system, found, libraries, problem, todo, allocator, measured, gpu }, out)
+  sayDoctor({ system, found, libraries, products, problem, todo, allocator, measured, gpu }, out)
   return problem === undefined ? 0 : 1
 }
 
@@ -152,7 +170,7 @@ interface Report extends Probe {
 }
 
 const sayDoctor = (report: Report, out: Output): void => {
-  const { system, found, libraries, problem, todo, allocator, measured, gpu } = report
+  const { system, found, libraries, products, problem, todo, allocator, measured, gpu } = report
   const { bold, good, bad, dim } = out.styles
   const { cores, memory } = system
   const free = `${bytes(memory.free)} of ${bytes(memory.total)} memory free`
@@ -168,6 +186,7 @@ const sayDoctor = (report: Report, out: Output): void => {
     found === '' ? problem : [version, found].filter(Boolean).join('  '),
   ])
   if (rows.length > 0) out.say(`\n${bold('Libraries')}\n${table(rows, '  ')}`)
+  if (products !== undefined) sayProducts(products, out)
   saySettings(allocator, out)
   if (measured !== undefined) {
     const { device, file } = measured

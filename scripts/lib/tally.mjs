@@ -110,7 +110,9 @@ export const runGoogleTest = async (sum, binary, name, env = {}) => {
     const path = report(`${name.replace(/\W+/g, '-')}-${index}.xml`)
     const own = { ...env, GTEST_TOTAL_SHARDS: String(shards), GTEST_SHARD_INDEX: String(index) }
     const args = [`--gtest_output=xml:${path}`, '--gtest_brief=1']
-    const status = await runConcurrently(binary, args, { env: { ...process.env, ...own } })
+    const status = await runConcurrently(binary, args, {
+      env: { ...process.env, BRAID_CACHE: 'off', ...own },
+    })
     return { status, suites: googleTestSuites(read(path) ?? '') }
   }
   const shared = await Promise.all(Array.from({ length: shards }, (_, index) => shard(index)))

@@ -108,6 +108,7 @@ EXPORT void fake_reachable(int can) { state().reachable = can != 0; }
 EXPORT void fake_relu(int keepsNaN, int dropsSign) {
   state().keepsNaN = keepsNaN != 0, state().dropsSign = dropsSign != 0;
 }
+EXPORT void fake_offer(int first) { state().offered = first; }
 EXPORT int fake_calls(const char* call) {
   const std::lock_guard lock(state().mutex);
   return state().calls[call];
@@ -531,6 +532,7 @@ EXPORT cublasStatus cublasLtMatmulAlgoGetHeuristic(LtHandle, LtMatmulDesc, LtLay
   for (int i = 0; i < *found; ++i) {
     results[i] = {};
     results[i].algorithm.data[0] = made->alignment;
+    results[i].algorithm.data[1] = static_cast<std::uint64_t>(state().offered + i);
     results[i].workspaceBytes = made->workspace / 2;
   }
   return 0;

@@ -31,6 +31,8 @@ struct State {
   bool reachable = true;
   // What relu of the library makes of a NaN, and of -0.
   bool keepsNaN = true, dropsSign = true;
+  // The first of the algorithms that the library offers.
+  int offered = 0;
 };
 
 inline State& state() {

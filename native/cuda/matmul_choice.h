@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "cuda/cublaslt_api.h"
+
+namespace braid::cuda {
+
+// The algorithm for operands aligned to `alignment` bytes at least, and the scratch that it takes.
+struct MatmulChoice {
+  std::size_t alignment = 1;
+  LtAlgorithm algorithm{};
+  std::size_t workspaceBytes = 0;
+  bool operator==(const MatmulChoice& other) const = default;
+};
+
+// What computes a problem: equal problems get the same, so equal bits.
+struct MatmulChosen {
+  std::vector<MatmulChoice> choices;  // stricter alignments first
+  bool few = false;                   // the kernel for few rows was faster
+  bool apart = false;                 // relu is a kernel after the library's
+};
+
+}  // namespace braid::cuda

@@ -1,0 +1,69 @@
+// What is measured for products when a plan is opened is kept for the next process.
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+import { braidWith, objectOf, root, scratch } from '../fixtures/command.js'
+import { present } from './devices.js'
+
+const program = fileURLToPath(new URL('../fixtures/measured-products.ts', import.meta.url))
+
+interface Printed {
+  readonly yields: string
+  readonly products: { readonly folder: string; readonly kept: number; readonly measured: number }
+}
+
+const opened = (device: string, cache: string): Printed => {
+  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', program, device], {
+    cwd: root,
+    encoding: 'utf8',
+    timeout: 120_000,
+    env: { ...process.env, BRAID_CACHE: cache },
+  })
+  expect(status, stderr).toBe(0)
+  return JSON.parse(stdout) as Printed
+}
+
+describe.each(present)('choices of algorithms on %s', device => {
+  // `host` multiplies by one algorithm.
+  const choices = device === 'host' ? 0 : 3
+  const { folder: cache } = scratch()
+  const folder = join(cache, 'products')
+
+  it('are measured once, and are then the same', { timeout: 240_000 }, () => {
+    const first = opened(device, cache)
+    expect(first.products).toEqual({ folder, kept: choices, measured: choices })
+    const second = opened(device, cache)
+    expect(second.products).toEqual({ folder, kept: choices, measured: 0 })
+    expect(second.yields).toBe(first.yields)
+  })
+
+  it('are measured anew where their files are damaged, or are not kept', { timeout: 240_000 }, () => {
+    const names = choices === 0 ? [] : readdirSync(folder)
+    for (const name of names)
+      writeFileSync(join(folder, name), readFileSync(join(folder, name)).subarray(0, -20))
+    expect(opened(device, cache).products.measured).toBe(choices)
+    expect(opened(device, cache).products.measured).toBe(0)
+    expect(opened(device, 'off').products).toEqual({ folder: '', kept: 0, measured: choices })
+  })
+})
+
+it('doctor says where choices are kept, how many there are, and how to have them measured anew', () => {
+  const { folder: cache } = scratch()
+  const folder = join(cache, 'products')
+  const none = braidWith({ BRAID_CACHE: cache }, 'doctor')
+  expect(none.stdout).toContain(`none is kept yet; they will be in ${folder}`)
+  mkdirSync(folder)
+  for (const name of ['a.choice', 'b.choice', 'b.choice.1.1']) writeFileSync(join(folder, name), '')
+  const { status, stdout } = braidWith({ BRAID_CACHE: cache }, 'doctor')
+  expect(status).toBe(0)
+  expect(stdout).toMatch(new RegExp(`2 are kept in ${folder}`))
+  expect(stdout).toContain('Delete the folder')
+  const off = braidWith({ BRAID_CACHE: 'off' }, 'doctor')
+  expect(off.stdout).toContain('BRAID_CACHE=off')
+  expect(objectOf(braidWith({ BRAID_CACHE: cache }, 'doctor', '--json').stdout)).toMatchObject({
+    products: { folder, kept: 2 },
+  })
+  rmSync(cache, { recursive: true })
+})
