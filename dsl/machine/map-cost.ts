@@ -5,9 +5,8 @@ import { type RowKernel, rowKernel } from './row-kernels.js'
 
 /**
  * The cost of an instruction of a fused kernel on a GPU, in instructions of one cycle: what NVIDIA's assembler
- * makes of it for 9.0. Functions with an eighth of the units count as the longer of their instructions and
- * their turns at those units. It counts polynomials, and both sides of a branch where neighbours differ (erf,
- * tanh, pow).
+ * makes of it for 9.0. It counts polynomials, and both sides of a branch where neighbours differ (erf, tanh, pow).
+ * Of f32 the turns at the units of functions, of which there are an eighth as many, are never more than these.
  */
 const slots: Readonly<Record<string, number>> = {
   const: 0,
@@ -16,7 +15,7 @@ const slots: Readonly<Record<string, number>> = {
   log: 10,
   sqrt: 10,
   rsqrt: 18,
-  tanh: 21,
+  tanh: 19,
   erf: 36,
   sigmoid: 18,
   sin: 20,
@@ -25,8 +24,12 @@ const slots: Readonly<Record<string, number>> = {
   pow: 40,
 }
 
-/** The same where the value is rounded to bf16 at once: the processor's approximations. */
-const roundedSlots: Readonly<Record<string, number>> = { exp: 8, tanh: 9, sigmoid: 17 }
+/**
+ * The same where the value is rounded to bf16 at once: the processor's approximations. Their turns at the units of
+ * functions take eight cycles each, while the other units go on.
+ */
+const roundedSlots: Readonly<Record<string, number>> = { exp: 3, tanh: 1, sigmoid: 5 }
+const roundedTurns: Readonly<Record<string, number>> = { exp: 8, tanh: 8, sigmoid: 16 }
 
 /** A division by a number of the row: a product with its inverse, which is corrected once. */
 const divisionByRow = 6
@@ -53,6 +56,8 @@ const argumentsOf = ([what, ...rest]: MapSpec['code'][number]): readonly number[
 interface ElementCosts {
   /** Of the value itself. */
   readonly own: readonly number[]
+  /** Of its turns at the units of functions, where those are longer than its instructions. */
+  readonly turns: readonly number[]
   /** Whether it lies with its neighbour in one word, so that arithmetic in f32 takes both apart first. */
   readonly joined: readonly boolean[]
   /** Whether the instruction takes pairs as they are. */
@@ -74,6 +79,7 @@ const elementCosts = (
   const isResult = code.map((_, j) => results.some(({ value }) => value === j))
   const joined: boolean[] = []
   const takesPairs: boolean[] = []
+  const turns = code.map(([what], j) => (isRounded(j) ? roundedTurns[what] : undefined) ?? 0)
   const own = code.map((instruction, j) => {
     const [what] = instruction
     const given = argumentsOf(instruction)
@@ -102,17 +108,21 @@ const elementCosts = (
       (isResult[j] && narrow ? 0.5 : 0)
     )
   })
-  return { own, joined, takesPairs }
+  return { own, turns, joined, takesPairs }
 }
 
-/** One pass over elements: the values that it computes, and those that it takes apart for arithmetic in f32. */
+/**
+ * One pass over elements: the values that it computes, and those that it takes apart for arithmetic in f32; or the
+ * turns at the units of functions, if those take longer.
+ */
 const passSlots = (
   { code }: MapSpec,
-  { own, joined, takesPairs }: ElementCosts,
+  { own, turns, joined, takesPairs }: ElementCosts,
   computed: readonly boolean[],
   reduced: readonly number[],
 ): number => {
   let sum = reduced.length
+  let turned = 0
   const apart = new Set<number>()
   const take = (j: number): void => {
     for (const of of argumentsOf(code[j]!)) if (joined[of] && !takesPairs[j]) apart.add(of)
@@ -120,10 +130,11 @@ const passSlots = (
   computed.forEach((is, j) => {
     if (!is) return
     sum += own[j]!
+    turned += turns[j]!
     take(j)
   })
   reduced.forEach(take)
-  return sum + apart.size
+  return Math.max(sum + apart.size, turned)
 }
 
 /** Instructions of a thread of a kernel with rows beside those of its elements: where it is, and its end. */

@@ -5,6 +5,7 @@ import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { devices } from '../../runtime/device/devices.js'
+import { reasonOf } from './python.js'
 
 /** A line of either program: medians, in `unit`, with the least and the most of the repeats. */
 export interface Figure {
@@ -62,8 +63,7 @@ const lines = (
   })
   if (result.status !== 0)
     throw new Error(
-      `${[command, ...args].join(' ')} failed: ` +
-        (result.error?.message ?? result.stderr.trim().split('\n').slice(-5).join('\n')),
+      `${[command, ...args].join(' ')} failed: ` + (result.error?.message ?? reasonOf(result.stderr)),
     )
   const [about, ...figures] = result.stdout
     .trim()

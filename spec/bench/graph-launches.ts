@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { orThrow } from '../../dsl/index.js'
 import { Device, ExecutableGraph, GraphDefinition, type GraphNode } from '../../runtime/index.js'
 import { middle } from './pipeline-runs.js'
-import { scriptOf } from './python.js'
+import { reasonOf, scriptOf } from './python.js'
 
 const nodes = 1000
 /** Launches in a row on an idle device, and how often. */
@@ -41,7 +41,7 @@ const replayed = (): readonly number[] => {
   const args = [scriptOf('graph_replay.py'), nodes, launches, repeats].map(String)
   const { status, stdout, stderr } = spawnSync('python3', args, { encoding: 'utf8' })
   if (status === 0) return JSON.parse(stdout) as number[]
-  throw new Error(`python3 ${args.join(' ')} failed: ${stderr.trim().split('\n').slice(-5).join('\n')}`)
+  throw new Error(`python3 ${args.join(' ')} failed: ${reasonOf(stderr)}`)
 }
 
 /** A row for each kind of node. Without `peer`, PyTorch is not run. */

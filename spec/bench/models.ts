@@ -6,7 +6,7 @@ import { compile, orThrow, simulate } from '../../dsl/index.js'
 import { type Block, Device, open } from '../../runtime/index.js'
 import { type Body, bodies, valuesOf } from './model-bodies.js'
 import { middle } from './pipeline-runs.js'
-import { scriptOf } from './python.js'
+import { reasonOf, scriptOf } from './python.js'
 import { bf16ToNumber } from './stream-values.js'
 
 /** Of each end of an output, so many elements are compared; as models.py has it. */
@@ -26,7 +26,7 @@ const pytorch = (all: readonly Body[]) => {
   const args = [scriptOf('models.py'), JSON.stringify({ seconds, jobs })]
   const result = spawnSync('python3', args, { encoding: 'utf8', maxBuffer: 2 ** 30 })
   if (result.status !== 0)
-    throw new Error(`models.py failed: ${result.error?.message ?? result.stderr.trim().slice(-500)}`)
+    throw new Error(`models.py failed: ${result.error?.message ?? reasonOf(result.stderr)}`)
   const [first, ...rest] = result.stdout
     .trim()
     .split('\n')

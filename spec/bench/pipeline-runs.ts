@@ -9,7 +9,7 @@ import { lastValueFrom, map } from 'rxjs'
 import { type CompileOptions, compile, orThrow, simulate } from '../../dsl/index.js'
 import { Device, open } from '../../runtime/index.js'
 import type { Pipeline } from './pipeline-shapes.js'
-import { scriptOf } from './python.js'
+import { reasonOf, scriptOf } from './python.js'
 import { difference } from './stream-values.js'
 
 /** Ticks in flight, of a Braid plan and of PyTorch's loops. */
@@ -130,10 +130,7 @@ const pytorch = (
   const args = [scriptOf('pipelines.py'), JSON.stringify({ ...lengths, inFlight, jobs })]
   const result = spawnSync('python3', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
   if (result.status !== 0)
-    throw new Error(
-      `python3 ${args.join(' ')} failed: ` +
-        (result.error?.message ?? result.stderr.trim().split('\n').slice(-5).join('\n')),
-    )
+    throw new Error(`python3 ${args.join(' ')} failed: ` + (result.error?.message ?? reasonOf(result.stderr)))
   const { torch, jobs: done } = JSON.parse(result.stdout) as {
     torch: string
     jobs: readonly { ways: readonly Way[] }[]

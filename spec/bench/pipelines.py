@@ -165,6 +165,13 @@ def ways_of(work, wanted):
     # The same streams serve every way: PyTorch has 32 of a priority in all.
     one = [Streams(work.sides, False) for _ in range(in_flight)]
     several = [Streams(work.sides, True) for _ in range(in_flight)]
+    # Libraries make their handles at the first call of a process, which no capture allows.
+    for sets in (one, several):
+        warm = Eager(work, sets, True)
+        for n in range(in_flight):
+            warm.tick(n)
+        torch.cuda.synchronize()
+        del warm
     ways, first = [], None
     for kind, issued in (("eager", Eager), ("graph", Captured)):
         for where, sets in (("one stream", one), ("several streams", several)):

@@ -16,7 +16,7 @@ import { download, graph, lane, matmul, on, param, relu, slice, tensor, upload }
 import { orThrow } from '../../dsl/ir/braid-error.js'
 import { Device } from '../../runtime/device/device.js'
 import { open } from '../../runtime/session/open.js'
-import { scriptOf } from './python.js'
+import { reasonOf, scriptOf } from './python.js'
 import { bf16Values, difference, turned } from './stream-values.js'
 
 const layers = 32
@@ -150,10 +150,7 @@ const pytorch = (log: (line: string) => void): { rows: Row[]; output: Uint16Arra
       maxBuffer: 1 << 26,
     })
     if (result.status !== 0)
-      throw new Error(
-        `python3 ${script} failed: ` +
-          (result.error?.message ?? result.stderr.trim().split('\n').slice(-5).join('\n')),
-      )
+      throw new Error(`python3 ${script} failed: ` + (result.error?.message ?? reasonOf(result.stderr)))
     const report = JSON.parse(result.stdout) as { torch: string; device: string; rows: Row[] }
     log(`  PyTorch ${report.torch} on ${report.device}`)
     for (const line of result.stderr.trimEnd().split('\n')) log(line)
