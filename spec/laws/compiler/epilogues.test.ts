@@ -114,10 +114,21 @@ it.each<readonly [string, (flows: Anything) => Anything]>([
   expect(compiled(op).epilogues).toEqual([undefined])
 }) // prettier-ignore
 
-it('of f16 computes relu, and of f32 nothing that follows', () => {
-  const op = ({ x, w, b }: Anything) => x.pipe(matmul(w), add(b), relu())
-  expect(compiled(op, 'f16')).toEqual({ epilogues: [{ bias: true, activation: 'relu' }], others: 0 })
-  expect(compiled(op, 'f32')).toEqual({ epilogues: [undefined], others: 1 })
+it('of f16 and f32 computes relu, and no gelu', () => {
+  for (const dtype of ['f16', 'f32'] as const) {
+    const op = (activation: Anything) => (flows: Anything) =>
+      flows.x.pipe(matmul(flows.w), mul(-2), add(flows.b), activation)
+    const epilogue = { scale: -2, bias: true, activation: 'relu' }
+    expect(compiled(op(relu()), dtype)).toEqual({ epilogues: [epilogue], others: 0 })
+    expect(compiled(op(gelu(tanh)), dtype)).toEqual({ epilogues: [{ scale: -2, bias: true }], others: 1 })
+    const residual = compiled(({ x, v, b, r }) => r.pipe(add(x.pipe(linear(v, b)))), dtype)
+    expect(residual).toEqual({ epilogues: [{ bias: true, residual: true }], others: 0 })
+  }
+})
+
+it('of f32 rounds after each scale, and so computes one', () => {
+  const scales = compiled(({ x, w }) => x.pipe(matmul(w), mul(1e30), mul(1e-30)), 'f32')
+  expect(scales).toEqual({ epilogues: [{ scale: 1e30 }], others: 1 })
 })
 
 it('of several layers computes scales and relu', () => {

@@ -109,7 +109,7 @@ describe('the picture', () => {
       const title = titles.find(text => text.startsWith(`${name} on `) && !text.includes('tick before,'))
       expect(title, name).toContain(at)
     }
-    expect(titles).toContain('w2 waits for matmul[0]')
+    expect(titles).toContain('w2 waits for relu[0]')
   })
 
   test('has room for names that XML and people do not expect', () => {

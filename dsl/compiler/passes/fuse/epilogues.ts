@@ -22,7 +22,7 @@ import { takenMemory, Values } from './values.js'
 interface Activation {
   readonly name: NonNullable<MatmulEpilogue['activation']>
   readonly code: readonly MapInstruction[]
-  /** The element types of products that compute it: that of gelu is near enough in bf16 alone. */
+  /** The element types of products that compute it: the library's gelu is near enough in bf16 alone. */
   readonly types: readonly DType[]
   /** Products of several layers compute it too. */
   readonly layers: boolean
@@ -30,7 +30,7 @@ interface Activation {
 
 const activations: readonly Activation[] = [
   { name: 'gelu', code: tanhGelu, types: ['bf16'], layers: false },
-  { name: 'relu', code: reluCode, types: ['bf16', 'f16'], layers: true },
+  { name: 'relu', code: reluCode, types: ['bf16', 'f16', 'f32'], layers: true },
 ]
 
 /** A product with the elementwise operations after it that it computes itself, so far. */
@@ -86,6 +86,8 @@ const extended = (
   if (dtype !== to || activation) return undefined
   const [first, second, last] = code
   if (isEqual(code.slice(2), [['mul', 0, 1]]) && first![0] === 'operand' && second![0] === 'const') {
+    // Two scales are one rounding less, which would change the bits of f32.
+    if (to === 'f32' && scale !== 1) return undefined
     const whole = scale * (second as [string, number])[1]
     // A library does not read the operands of a product that is scaled by 0, and some of them may be NaN.
     return bias || Math.fround(whole) === 0 ? undefined : { ...made, epilogue: { ...epilogue, scale: whole } }
@@ -130,8 +132,6 @@ class Epilogues {
     if (inputs.some(input => this.taken?.[input] === 1)) return
     const [x, w] = inputs.map(input => specs[input]!) as [Checked['specs'][number], Checked['specs'][number]]
     const spec = matmulSpec(x, w, attrs)
-    // Of f32 neither how the library computes gelu is known nor that it has every epilogue.
-    if (x.dtype === 'f32') return
     let chain: Chain = { product: id, members: [id], epilogue: {}, to: specs[id]!.dtype }
     for (;;) {
       const next = nodes[this.reader[chain.members.at(-1)!]!]
