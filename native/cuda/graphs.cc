@@ -72,19 +72,22 @@ Status CudaDriver::haveGraphs() const {
 Status CudaDriver::nodeParams(const NodeParams& from, KernelNode* node) const {
   CUgraphNodeParams& params = node->params;
   params.type = static_cast<int>(from.kind);
+  // A kernel's function says which context it is of; copies and fills name theirs.
+  const auto* device = from.device ? dynamic_cast<const CudaDriver*>(from.device) : this;
+  if (!device) return fail(Status::invalidValue, "a node of a device of another kind");
+  CUcontext context = device->context_->handle();
   switch (from.kind) {
     case NodeKind::kernel:
       if (!from.kernel) return fail(Status::invalidValue, "no kernel");
       return static_cast<const CudaKernel*>(from.kernel)->node(from.reads.data(), from.writes.data(), node);
     case NodeKind::copy:
-      copyParams(&params, context_->handle(), memoryTo(from.copyKind), from.to, memoryFrom(from.copyKind),
-                 from.from, from.bytes);
+      copyParams(&params, context, memoryTo(from.copyKind), from.to, memoryFrom(from.copyKind), from.from,
+                 from.bytes);
       return Status::ok;
     case NodeKind::fill:
-      params.memset = {from.to,           from.height > 1 ? from.pitch : 0,
-                       from.value,        from.elementBytes,
-                       from.width,        from.height,
-                       context_->handle()};
+      params.memset = {
+          from.to, from.height > 1 ? from.pitch : 0, from.value, from.elementBytes, from.width, from.height,
+          context};
       return Status::ok;
     case NodeKind::hostFunction:
       if (!from.function) return fail(Status::invalidValue, "no function");

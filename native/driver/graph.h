@@ -9,6 +9,7 @@
 
 namespace braid {
 
+class Driver;
 class Kernel;
 using DeviceAddress = std::uint64_t;
 
@@ -47,6 +48,10 @@ const char* nodeKindName(NodeKind kind);
 // outlive every executable made of the node.
 struct NodeParams {
   NodeKind kind = NodeKind::empty;
+
+  // kernel, copy, fill: the device that runs the node, of the graph's kind, where it is not the graph's own;
+  // else null. That device outlives every executable made of the node.
+  Driver* device = nullptr;
 
   // kernel: one whose form() is `node`. Addresses as for Driver::launch.
   const Kernel* kernel = nullptr;

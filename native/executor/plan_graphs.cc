@@ -24,8 +24,8 @@ class Maker {
         nodes_(range_.to - range_.from) {}
 
   MaybeFailure make(graphs::ExecutableGraph* made) {
-    Status status = driver_->bind();
-    if (status != Status::ok) return failed(status, "bind");
+    if (MaybeFailure failure = bind(*driver_)) return failure;
+    Status status = Status::ok;
     status = graphs::GraphDefinition::create(driver_, queue_, &definition_);
     if (status != Status::ok) return failed(status, "graphCreate");
     auto edges = range_.edges;
@@ -38,23 +38,34 @@ class Maker {
       std::vector<graphs::Node> after;
       for (; edge != edges.end() && edge->second == at; ++edge)
         after.push_back(nodes_[edge->first - range_.from]);
+      Driver& own = program_.driverOf(step.lane);
+      if (MaybeFailure failure = bind(own)) return failure;
       driver_->label({&program_, 0, at});
-      status = add(step, std::move(after));
+      status = add(step, std::move(after), &own == driver_.get() ? nullptr : &own);
       driver_->label({});
       if (status != Status::ok) return failed(step, status);
     }
+    if (MaybeFailure failure = bind(*driver_)) return failure;
     return instantiate(made);
   }
 
  private:
-  Status add(const Step& run, std::vector<graphs::Node> after) {
+  MaybeFailure bind(Driver& driver) {
+    if (bound_ == &driver) return std::nullopt;
+    if (const Status status = driver.bind(); status != Status::ok) return failureOf(driver, status, "bind");
+    bound_ = &driver;
+    return std::nullopt;
+  }
+
+  // `device`: that of the run, where another one launches the graph; else null.
+  Status add(const Step& run, std::vector<graphs::Node> after, Driver* device) {
     graphs::Node node;
-    Status status = poison(run, &after);
+    Status status = poison(run, &after, device);
     if (status == Status::ok && trace_.enabled()) {
       status = definition_.add(&node, after, NodeParams::record(trace_.event(slot_, run.run, 0)));
       after = {node};
     }
-    if (status == Status::ok) status = addKernel(run, after, &node);
+    if (status == Status::ok) status = addKernel(run, after, device, &node);
     if (status != Status::ok) return status;
     graphs::Node& end = nodes_[run.command - range_.from];
     end = node;
@@ -63,7 +74,7 @@ class Maker {
   }
 
   // The fills come one after the other, since most runs touch one buffer first.
-  Status poison(const Step& run, std::vector<graphs::Node>* after) {
+  Status poison(const Step& run, std::vector<graphs::Node>* after, Driver* device) {
     auto touch =
         std::lower_bound(touches_.begin(), touches_.end(), run.command,
                          [](const FirstTouch& one, std::uint32_t command) { return one.command < command; });
@@ -71,22 +82,27 @@ class Maker {
       graphs::Node fill;
       const std::size_t words = program_.spec().buffers[touch->buffer].bytes / sizeof(garbage);
       if (words == 0) continue;
-      const Status status = definition_.add(
-          &fill, *after, NodeParams::fill(address(touch->buffer), garbage, sizeof(garbage), words));
+      NodeParams params = NodeParams::fill(address(touch->buffer), garbage, sizeof(garbage), words);
+      params.device = device;
+      const Status status = definition_.add(&fill, *after, params);
       if (status != Status::ok) return status;
       *after = {fill};
     }
     return Status::ok;
   }
 
-  Status addKernel(const Step& run, const std::vector<graphs::Node>& after, graphs::Node* node) {
+  Status addKernel(const Step& run, const std::vector<graphs::Node>& after, Driver* device,
+                   graphs::Node* node) {
     const Kernel& kernel = program_.kernel(run.run);
     const std::uint32_t* operands = program_.decoded().operands.data() + run.operands;
     std::vector<DeviceAddress> reads, writes;
     for (std::uint32_t i = 0; i < run.reads; ++i) reads.push_back(address(operands[i]));
     for (std::uint32_t i = 0; i < run.writes; ++i) writes.push_back(address(operands[run.reads + i]));
-    if (kernel.form() == Kernel::Form::node)
-      return definition_.add(node, after, NodeParams::launch(kernel, std::move(reads), std::move(writes)));
+    if (kernel.form() == Kernel::Form::node) {
+      NodeParams params = NodeParams::launch(kernel, std::move(reads), std::move(writes));
+      params.device = device;
+      return definition_.add(node, after, params);
+    }
     return graphs::GraphCapture::launch(
         definition_, node, after, program_.service(program_.deviceOf(run.lane)), kernel, reads, writes, {});
   }
@@ -126,6 +142,7 @@ class Maker {
   const std::shared_ptr<Driver> driver_;
   const std::shared_ptr<graphs::CleanupQueue> queue_;
   graphs::GraphDefinition definition_;
+  Driver* bound_ = nullptr;          // of the device that is current on this thread
   std::vector<graphs::Node> nodes_;  // by run of the range: what its edges lead from
 };
 

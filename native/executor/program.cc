@@ -4,6 +4,8 @@
 #include <map>
 #include <tuple>
 
+#include "executor/divided_graphs.h"
+
 namespace braid {
 
 std::vector<std::shared_ptr<Driver>> driversOf(const std::vector<std::shared_ptr<DeviceMemory>>& devices) {
@@ -29,17 +31,19 @@ MaybeFailure Program::takeMemory(const MemorySources& sources) {
   return memory.take(spec_, sources);
 }
 
-MaybeFailure Program::load(const ReferenceFactory& reference) {
-  if (MaybeFailure failure = findGraphs()) return failure;
+MaybeFailure Program::load(const ReferenceFactory& reference, bool traced) {
   if (MaybeFailure failure = enablePeers()) return failure;
+  if (MaybeFailure failure = findGraphs(traced)) return failure;
   if (MaybeFailure failure = makeStreams()) return failure;
   if (MaybeFailure failure = makeEvents()) return failure;
   if (MaybeFailure failure = prepareKernels(reference)) return failure;
   return makePacing();
 }
 
-// A driver without graphs gets each command by itself: the answers are the same.
-MaybeFailure Program::findGraphs() {
+// A driver without graphs gets each command by itself: the answers are the same. A graph is divided where it
+// has nodes of two devices of which one accesses the other and cannot reach it, and before each run of
+// another device where nodes record events, each of which belongs to one device.
+MaybeFailure Program::findGraphs(bool traced) {
   bool supported = !decoded_.graphs.empty();
   for (std::size_t device = 0; device < drivers_.size() && supported; ++device) {
     Driver& driver = *drivers_[device];
@@ -50,9 +54,27 @@ MaybeFailure Program::findGraphs() {
     if (status == Status::ok) status = driver.graphDestroy(graph);
     if (supported && status != Status::ok) return failureOf(driver, status, "graphCreate");
   }
-  if (drivers_.size() > 1) drivers_[0]->bind();
+  if (drivers_.size() > 1) {
+    drivers_[0]->bind();
+    decoded_.graphs = dividedGraphs(spec_, decoded_, [&](std::uint32_t one, std::uint32_t other) {
+      return !traced && reachable_[one * drivers_.size() + other] != 2 &&
+             reachable_[other * drivers_.size() + one] != 2;
+    });
+  }
   schedule_ = scheduleOf(spec_, decoded_, supported);
+  findLaunchedElsewhere();
   return std::nullopt;
+}
+
+void Program::findLaunchedElsewhere() {
+  std::vector<bool> found(drivers_.size());
+  for (const Step& step : decoded_.steps) {
+    const std::uint32_t device = deviceOf(step.lane);
+    if (step.kind != StepKind::run || found[device]) continue;
+    if (deviceOf(schedule_.issuedOn[step.command]) == device) continue;
+    found[device] = true;
+    launchedElsewhere_.push_back(step);
+  }
 }
 
 // Enables peer access between all devices that copy from or to each other. Where the machine has none, only
@@ -65,7 +87,7 @@ MaybeFailure Program::enablePeers() {
                                          deviceName(drivers_[0]->info()) + " and " +
                                          deviceName(driver->info()));
   }
-  std::vector<std::uint8_t> reachable(drivers_.size() * drivers_.size());
+  reachable_.resize(drivers_.size() * drivers_.size());
   for (const Step& step : decoded_.steps) {
     if (step.kind != StepKind::run) continue;
     const std::uint32_t own = spec_.lanes[step.lane].device;
@@ -73,7 +95,7 @@ MaybeFailure Program::enablePeers() {
       const BufferSpec& buffer = operand(step, i);
       if (buffer.space == Space::pinned || buffer.device == own) continue;
       for (const auto& [from, to] : {std::pair{own, buffer.device}, std::pair{buffer.device, own}}) {
-        std::uint8_t& known = reachable[from * drivers_.size() + to];
+        std::uint8_t& known = reachable_[from * drivers_.size() + to];
         if (known == 0) {
           drivers_[from]->bind();
           const Status status = drivers_[from]->reachPeer(*drivers_[to]);

@@ -34,7 +34,8 @@ class Program {
   // Decodes the commands and takes the memory. After a failure the program can only be destroyed.
   MaybeFailure takeMemory(const MemorySources& sources = {});
   // All the rest, after `takeMemory`: may take long, since kernels are compiled.
-  MaybeFailure load(const ReferenceFactory& reference);
+  // `traced`: the nodes of graphs are to record events.
+  MaybeFailure load(const ReferenceFactory& reference, bool traced = false);
 
   std::size_t devices() const { return drivers_.size(); }
   Driver& driver(std::size_t device = 0) const { return *drivers_[device]; }
@@ -70,6 +71,9 @@ class Program {
   // Lanes on whose streams something is issued. The other lanes' ticks have no end to wait for.
   const std::vector<LaneId>& busyLanes() const { return busyLanes_; }
   Stream service(std::size_t device) const { return services_[device]; }
+  // A run on each device whose runs are nodes of graphs that another device launches. No stream of that
+  // device comes to know that they have failed.
+  const std::vector<Step>& launchedElsewhere() const { return launchedElsewhere_; }
   // By root buffer: its views.
   const std::vector<std::vector<std::uint32_t>>& views() const { return views_; }
 
@@ -80,7 +84,8 @@ class Program {
   Pacing pacing;
 
  private:
-  MaybeFailure findGraphs();
+  MaybeFailure findGraphs(bool traced);
+  void findLaunchedElsewhere();
   MaybeFailure enablePeers();
   MaybeFailure afterPreviousUses(Driver& driver, Stream stream);
   MaybeFailure makeStreams();
@@ -113,6 +118,9 @@ class Program {
   std::vector<Event> tickEnds_;
   Event tickOrder_ = nullptr;
   std::vector<LaneId> busyLanes_;
+  std::vector<Step> launchedElsewhere_;
+  // By pair of devices of which one accesses the other: 1 where it can, 2 where it cannot; else 0.
+  std::vector<std::uint8_t> reachable_;
   std::vector<std::vector<std::uint32_t>> views_;
 };
 

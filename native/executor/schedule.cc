@@ -43,16 +43,11 @@ class Scheduler {
  private:
   static bool onLane(const Step& step) { return step.kind != StepKind::free && step.kind != StepKind::use; }
 
-  // Of a graph whose runs are all on one device.
   void enter(std::uint32_t graph) {
     const GraphRange& range = decoded_.graphs[graph];
     std::uint32_t lane = none;
-    for (std::uint32_t at = range.from; at < range.to; ++at) {
-      const Step& step = decoded_.steps[at];
-      if (step.kind == StepKind::run && lane == none) lane = step.lane;
-    }
-    for (std::uint32_t at = range.from; at < range.to; ++at)
-      if (spec_.lanes[decoded_.steps[at].lane].device != spec_.lanes[lane].device) return;
+    for (std::uint32_t at = range.from; at < range.to && lane == none; ++at)
+      if (decoded_.steps[at].kind == StepKind::run) lane = decoded_.steps[at].lane;
     laneOf_[graph] = lane;
     endOf_[graph] = out_.events++;
     out_.launched[graph] = true;

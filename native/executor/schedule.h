@@ -28,8 +28,7 @@ struct Schedule {
   std::vector<std::uint32_t> recordedOn;
   // By step of the plan: the lane on whose stream it is issued.
   std::vector<std::uint32_t> issuedOn;
-  // By graph of Decoded: whether it is launched. One with runs on several devices is issued command by
-  // command.
+  // By graph of Decoded: whether it is launched.
   std::vector<bool> launched;
 };
 

@@ -40,7 +40,7 @@ std::unique_ptr<Session> Session::begin(std::vector<std::shared_ptr<DeviceMemory
 MaybeFailure Session::finish() {
   Driver& first = *drivers_[0];
   if (const Status status = first.bind(); status != Status::ok) return failureOf(first, status, "bind");
-  if (MaybeFailure failure = program_->load(options_.reference)) return failure;
+  if (MaybeFailure failure = program_->load(options_.reference, options_.trace)) return failure;
   if (options_.trace)
     if (MaybeFailure failure = trace_.prepare(*program_)) return failure;
   if (MaybeFailure failure = graphs_.make(*program_, trace_, options_.poison)) return failure;
@@ -214,6 +214,14 @@ MaybeFailure Session::awaitTick(std::uint64_t tick) {
     const Status status = driver.eventSynchronize(program_->tickEnd(slot, lane));
     if (status != Status::ok) return asynchronous(failureOf(driver, status, "run"), tick, lane);
   }
+  // Graphs that other devices launch are over now.
+  for (const Step& run : program_->launchedElsewhere()) {
+    Driver& driver = program_->driverOf(run.lane);
+    driver.bind();
+    const Status status = driver.streamQuery(program_->service(program_->deviceOf(run.lane)));
+    if (status != Status::ok && status != Status::notReady)
+      return asynchronous(failureOf(driver, status, "run"), tick, run.lane);
+  }
   return std::nullopt;
 }
 
@@ -256,8 +264,13 @@ Failure Session::asynchronous(Failure noticed, std::uint64_t tick, LaneId lane) 
   failure.lane = spec_.lanes[lane].name;
   std::string suspects;
   std::size_t count = 0;
+  // Beside those of the lane, its device's nodes in graphs that another device launches.
+  const std::uint32_t device = program_->deviceOf(lane);
   for (const Step& step : steps) {
-    if (step.kind != StepKind::run || program_->schedule().issuedOn[step.command] != lane) continue;
+    if (step.kind != StepKind::run) continue;
+    const LaneId issuedOn = program_->schedule().issuedOn[step.command];
+    const bool elsewhere = program_->deviceOf(step.lane) == device && program_->deviceOf(issuedOn) != device;
+    if (issuedOn != lane && !elsewhere) continue;
     if (count++ == 0) failure.node = static_cast<int>(step.subject);
     if (count <= 4) suspects += (suspects.empty() ? "" : ", ") + spec_.nodes[step.subject].name;
   }

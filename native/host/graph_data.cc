@@ -33,6 +33,7 @@ std::unique_ptr<GraphData> copyGraph(const GraphData& from, UserObjects* objects
     copy->work = node->work;
     copy->event = node->event;
     copy->label = node->label;
+    copy->device = node->device;
     copy->condition = node->condition;
     copy->conditional = node->conditional;
     namedNode(*copy);
@@ -86,6 +87,7 @@ std::shared_ptr<Image> imageOf(const GraphData& graph, Conditions* conditions, I
     made.work = node.work;
     made.event = node.event;
     made.label = node.label;
+    made.device = node.device;
     made.condition = node.condition;
     made.conditional = node.conditional;
     made.source = node.id;
@@ -152,6 +154,7 @@ UpdateResult comparable(const Image& before, const Image& after) {
     const ImageNode& b = after.nodes[i];
     if (a.dependencies != b.dependencies) return UpdateResult::topologyChanged;
     if (a.kind != b.kind) return UpdateResult::nodeKindChanged;
+    if (a.device != b.device) return UpdateResult::parametersChanged;
     if (a.kind == NodeKind::copy && a.work.copyKind != b.work.copyKind)
       return UpdateResult::parametersChanged;
     if (a.kind == NodeKind::conditional &&

@@ -22,6 +22,7 @@ struct NodeData {
   Work work;
   std::uint64_t event = 0;
   WorkLabel label;
+  HostDriver* device = nullptr;
   Condition condition = 0;
   ConditionalKind conditional = ConditionalKind::branch;
   std::vector<std::unique_ptr<GraphData>> bodies;  // one of a child node, any of a conditional one

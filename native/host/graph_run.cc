@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "host/context.h"
+#include "host/host_driver.h"
 
 namespace braid::host {
 namespace {
@@ -227,7 +228,8 @@ Time GraphLaunch::perform(const ImageNode& node, Time ready) {
   const std::uint64_t number = performed_.fetch_add(1, std::memory_order_relaxed) + 1;
   std::uint64_t state = jitter == 0 ? 0 : (jitter ^ number * 0xd1342543de82ef95u) | 1;
   const bool own = node.label.owner == label.owner;
-  return performWork(engine_->context(), node.work, fault == faults.end() ? nullptr : fault->second,
+  Context& context = node.device ? node.device->context() : engine_->context();
+  return performWork(context, node.work, fault == faults.end() ? nullptr : fault->second,
                      {label.owner, label.tick, own ? node.label.step : label.step}, ready, &state, scratch);
 }
 

@@ -16,6 +16,7 @@
 namespace braid::host {
 
 struct Image;
+class HostDriver;
 
 // A node of an executable graph. Dependencies are indices into the image's nodes.
 struct ImageNode {
@@ -25,6 +26,7 @@ struct ImageNode {
   std::uint64_t event = 0;  // eventWait, eventRecord: the event's handle
   // Of the thread that made the node: a launch of the same owner reports this step, in its own tick.
   WorkLabel label;
+  HostDriver* device = nullptr;  // whose engines and memory the work uses; null: the launching device's
   Condition condition = 0;
   ConditionalKind conditional = ConditionalKind::branch;
   std::vector<std::shared_ptr<const Image>> bodies;  // one of a child node, any of a conditional one

@@ -26,6 +26,7 @@ void replace(Node& node, const NewNode& made) {
   node.work = made.work;
   node.event = made.event;
   node.label = made.label;
+  node.device = made.device;
 }
 
 }  // namespace
@@ -449,6 +450,8 @@ Status Graphs::updateExecNode(GraphExec exec, GraphNode node, const NewNode& mad
                  detail);
   if (made.kind == NodeKind::empty || made.kind == NodeKind::conditional)
     return wrong(Status::invalidValue, "a node of this kind has no parameters that change", detail);
+  if (made.device != before.device)
+    return wrong(Status::invalidValue, "the device of a node cannot change", detail);
   if (made.kind == NodeKind::copy && made.work.copyKind != before.work.copyKind)
     return wrong(Status::invalidValue, "the kinds of memory of a copy cannot change", detail);
   if (made.kind != NodeKind::child) {

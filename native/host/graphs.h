@@ -26,6 +26,7 @@ struct NewNode {
   Work work;
   std::uint64_t event = 0;
   WorkLabel label;
+  HostDriver* device = nullptr;  // where it is not the graph's own
   Graph child = nullptr;
 };
 

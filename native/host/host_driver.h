@@ -22,6 +22,8 @@ class HostDriver final : public Driver {
   ~HostDriver() override;
   bool loadFaults(std::string* detail) { return faults_.load(context_.options().faults, detail); }
 
+  Context& context() { return context_; }
+
   const DeviceInfo& info() const override { return info_; }
   Status bind() override;
   std::string lastDetail() override;
@@ -135,7 +137,8 @@ class HostDriver final : public Driver {
   // The same for calls that may not be made while some stream captures, unless its mode is relaxed.
   Status enterUnsafe(Call call);
   Status outside(EventState& state, const char* call, Mark* mark);
-  // Checks a node's parameters and prices its work.
+  // Checks a node's parameters and prices its work, on the device that runs it.
+  Status describeNode(const NodeParams& params, NewNode* node);
   Status describe(const NodeParams& params, NewNode* node);
   static Status check(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
                       const HostKernel** host);

@@ -32,6 +32,17 @@ Status noPlace(std::string* detail) {
 
 }  // namespace
 
+Status HostDriver::describeNode(const NodeParams& params, NewNode* node) {
+  if (params.device == nullptr || params.device == this) return describe(params, node);
+  auto* device = dynamic_cast<HostDriver*>(params.device);
+  if (!device) return fail(Status::invalidValue, "a node of a device of another kind");
+  if (params.kind != NodeKind::kernel && params.kind != NodeKind::copy && params.kind != NodeKind::fill)
+    return fail(Status::invalidValue,
+                std::string("a node of kind ") + nodeKindName(params.kind) + " has no device of its own");
+  node->device = device;
+  return device->describe(params, node);
+}
+
 Status HostDriver::describe(const NodeParams& params, NewNode* node) {
   node->kind = params.kind;
   node->label = label_;
@@ -142,7 +153,7 @@ Status HostDriver::nodeAdd(GraphNode* node, Graph graph, const GraphNode* depend
   std::string detail;
   if (!node) return fail(noPlace(&detail), std::move(detail));
   NewNode made;
-  if (const Status status = describe(params, &made); status != Status::ok) return status;
+  if (const Status status = describeNode(params, &made); status != Status::ok) return status;
   const Status status = graphs_.add(node, graph, dependencies, count, made, &detail);
   return status == Status::ok ? status : fail(status, std::move(detail));
 }
@@ -153,7 +164,7 @@ Status HostDriver::nodeDestroy(GraphNode node) {
 Status HostDriver::nodeUpdate(GraphNode node, const NodeParams& params) {
   if (const Status status = enter(Call::nodeUpdate); status != Status::ok) return status;
   NewNode made;
-  if (const Status status = describe(params, &made); status != Status::ok) return status;
+  if (const Status status = describeNode(params, &made); status != Status::ok) return status;
   std::string detail;
   const Status status = graphs_.update(node, made, &detail);
   return status == Status::ok ? status : fail(status, std::move(detail));
@@ -285,8 +296,9 @@ void HostDriver::prepareFaults(const Image& image, GraphLaunch& launch) {
     for (const auto& body : node.bodies) prepareFaults(*body, launch);
     const bool work = node.kind == NodeKind::kernel || node.kind == NodeKind::copy ||
                       node.kind == NodeKind::fill || node.kind == NodeKind::hostFunction;
-    if (!work || !node.enabled) continue;
-    if (const HostOptions::Fault* fault = faults_.next(Call::run)) launch.faults[&node] = fault;
+    Faults& faults = node.device ? node.device->faults_ : faults_;
+    if (!work || !node.enabled || !faults.any(Call::run)) continue;
+    if (const HostOptions::Fault* fault = faults.next(Call::run)) launch.faults[&node] = fault;
   }
 }
 
@@ -298,7 +310,7 @@ Status HostDriver::queueLaunch(ExecData& exec, StreamQueue& queue) {
   if (seed != 0) launch->jitter = seed * 0x9e3779b97f4a7c15u ^ number * 0xbf58476d1ce4e5b9u;
   if (exec.last.stream != &queue) launch->previous = exec.last;
   preparePoints(*exec.image, *launch, queue);
-  if (faults_.any(Call::run)) prepareFaults(*exec.image, *launch);
+  prepareFaults(*exec.image, *launch);
   exec.last = push(queue, Piece::Kind::graph, Cost{}, [&](Piece& piece) { piece.graph = std::move(launch); });
   return Status::ok;
 }
@@ -326,7 +338,7 @@ Status HostDriver::execUpdate(GraphExec exec, Graph graph, UpdateResult* result)
 Status HostDriver::execNodeUpdate(GraphExec exec, GraphNode node, const NodeParams& params) {
   if (const Status status = enter(Call::execNodeUpdate); status != Status::ok) return status;
   NewNode made;
-  if (const Status status = describe(params, &made); status != Status::ok) return status;
+  if (const Status status = describeNode(params, &made); status != Status::ok) return status;
   std::string detail;
   const Status status = graphs_.updateExecNode(exec, node, made, &detail);
   return status == Status::ok ? status : fail(status, std::move(detail));

@@ -610,5 +610,80 @@ TEST(SeveralFakeGpus, OneThreadIssuesForAllOfThem) {
   EXPECT_EQ(live(), before);
 }
 
+// The same way as one graph, launched on cuda:0. What is gathered on cuda:1 is captured there. Where the two
+// cannot reach each other, or nodes record events, each of them has graphs of its own.
+TEST(SeveralFakeGpus, OneLaunchStartsAllOfThem) {
+  const int before = live();
+  const auto set = fake<void(int)>("fake_reachable");
+  constexpr std::size_t bytes = 1024;
+  const auto buffer = [](const char* name, Space space, Life life, std::uint32_t root, std::uint32_t device,
+                         std::uint64_t size, std::int64_t offset) {
+    return BufferSpec{name, size, space, device, life, root, 0, offset, device};
+  };
+  ProgramSpec spec;
+  spec.inFlight = 2;
+  spec.planned = true;
+  spec.lanes = {{"near", 0, 0}, {"far", 0, 1}};
+  spec.buffers = {buffer("x", Space::pinned, Life::input, 0, 0, bytes, -1),
+                  buffer("a", Space::device, Life::tick, 1, 0, bytes, 0),
+                  buffer("b", Space::device, Life::tick, 2, 1, bytes, 0),
+                  buffer("c", Space::device, Life::tick, 3, 1, 2 * bytes, bytes),
+                  buffer("d", Space::device, Life::tick, 4, 0, bytes, bytes),
+                  buffer("y", Space::pinned, Life::output, 5, 0, bytes, -1)};
+  spec.kernels.resize(2);
+  spec.kernels[0].bytes = bytes;
+  spec.kernels[1].bytes = 2 * bytes;
+  spec.kernels[1].parts = 2;
+  spec.nodes = {{"up", 0}, {"over", 0}, {"twice", 1}, {"back", 0}, {"down", 0}};
+  spec.events = 2;
+  spec.devices = {{2 * bytes, 2 * bytes}, {3 * bytes, 3 * bytes}};
+  spec.boundPinned = 4 * bytes;
+  spec.commands = {2, 0, 0, 1, 1, 0, 1, 3, 0, 0, 4, 0, 1, 0, 2, 1, 1, 1, 1, 1, 2, 2, 2, 1, 2,
+                   1, 2, 2, 3, 3, 1, 1, 4, 1, 0, 0, 2, 3, 0, 1, 1, 3, 4, 2, 4, 0, 1, 1, 4, 5};
+  spec.graphs = {{0}, {9}, {0, 4}, {0, 3, 3, 4, 4, 7, 7, 8}};
+  for (const bool reachable : {true, false}) {
+    for (const bool trace : {false, true}) {
+      set(reachable);
+      failNext("", 0);
+      // The fake has no memory behind the addresses of pages.
+      caching::Options plain;
+      plain.expandable = false;
+      std::vector<std::shared_ptr<DeviceMemory>> devices;
+      for (const int ordinal : {0, 1}) {
+        std::unique_ptr<Driver> driver;
+        ASSERT_EQ(cuda::CudaDriver::open(ordinal, kFake, &driver), Status::ok) << cuda::detail();
+        devices.push_back(std::make_shared<DeviceMemory>(std::move(driver), plain, plain));
+      }
+      SessionOptions options;
+      std::atomic<std::uint64_t> ended{0};
+      std::string problem;
+      options.onTick = [&](std::uint64_t, const Failure* failure) {
+        if (failure != nullptr) problem = failure->op + ": " + failure->detail;
+        ++ended;
+      };
+      options.poison = true;
+      options.trace = trace;
+      const int launches = calls("cuGraphLaunch"), captures = calls("cuStreamBeginCaptureToGraph");
+      MaybeFailure failure;
+      auto session = Session::open(devices, spec, options, &failure);
+      ASSERT_TRUE(session) << (failure ? failure->op + ": " + failure->detail : "");
+      const bool whole = reachable && !trace;
+      EXPECT_EQ(calls("cuStreamBeginCaptureToGraph") - captures, whole || trace ? 2 : 1) << "by executable";
+      for (std::uint64_t tick = 0; tick < 6; ++tick) {
+        std::memset(session->pinned(0, tick % 2), static_cast<int>(tick) + 1, bytes);
+        ASSERT_TRUE(session->submit(tick));
+        while (ended <= tick) std::this_thread::yield();
+        ASSERT_EQ(problem, "");
+        const auto* y = static_cast<const unsigned char*>(session->pinned(5, tick % 2));
+        for (std::size_t i = 0; i < bytes; ++i) ASSERT_EQ(y[i], tick + 1);
+      }
+      EXPECT_EQ(calls("cuGraphLaunch") - launches, whole ? 6 : 18);
+      session->close();
+    }
+  }
+  set(true);
+  EXPECT_EQ(live(), before);
+}
+
 }  // namespace
 }  // namespace braid::test

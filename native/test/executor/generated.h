@@ -196,7 +196,19 @@ inline ProgramSpec generated(std::mt19937& random, std::uint32_t inFlight,
 // The same program with an arena, and lanes, for each tick in flight. It needs graphs.
 inline ProgramSpec withArenas(ProgramSpec spec) {
   spec.arenas = spec.inFlight;
-  spec.devices[0].boundBytes += (spec.arenas - 1) * spec.devices[0].arenaBytes;
+  for (DeviceSpec& device : spec.devices) device.boundBytes += (spec.arenas - 1) * device.arenaBytes;
+  return spec;
+}
+
+// The same program on so many devices: lanes and buffers lie anywhere, and kernels reach everything.
+inline ProgramSpec onDevices(ProgramSpec spec, std::uint32_t devices, std::mt19937& random) {
+  spec.devices.resize(devices, spec.devices[0]);
+  for (LaneSpec& lane : spec.lanes) lane.device = random() % devices;
+  for (BufferSpec& buffer : spec.buffers) {
+    buffer.home = random() % spec.lanes.size();
+    if (buffer.space == Space::device) buffer.device = spec.lanes[buffer.home].device;
+  }
+  for (NodeSpec& node : spec.nodes) node.peerAccess = true;
   return spec;
 }
 

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <set>
 
+#include "executor/divided_graphs.h"
 #include "test/executor/generated.h"
 #include "tools/bench/idle_driver.h"
 
@@ -17,10 +18,11 @@ namespace {
 using namespace test;
 
 // What a program yields in so many ticks: outputs tick by tick, then the states.
-std::vector<float> yields(const std::shared_ptr<Driver>& driver, const ProgramSpec& spec, std::uint64_t ticks,
-                          bool trace = false, std::uint64_t launched = ~std::uint64_t{0}) {
+std::vector<float> yields(const std::vector<std::shared_ptr<Driver>>& drivers, const ProgramSpec& spec,
+                          std::uint64_t ticks, bool trace = false,
+                          std::uint64_t launched = ~std::uint64_t{0}) {
   Ends ends;
-  auto session = opened(driver, spec, ends, trace);
+  auto session = opened(drivers, spec, ends, trace);
   if (!session) return {};
   std::vector<float> initial(count);
   for (std::uint32_t buffer = parameter; buffer < firstState + states; ++buffer) {
@@ -55,8 +57,14 @@ std::vector<float> yields(const std::shared_ptr<Driver>& driver, const ProgramSp
     found.insert(found.end(), initial.begin(), initial.end());
   }
   EXPECT_EQ(session->stats().eventsCreated, 0u);
-  EXPECT_EQ(session->stats().graphLaunches, std::min(launched, ticks * spec.graphs.from.size()));
+  const std::uint64_t all = ticks * spec.graphs.from.size();
+  EXPECT_EQ(session->stats().graphLaunches, launched == ~std::uint64_t{0} ? all : launched);
   return found;
+}
+
+std::vector<float> yields(const std::shared_ptr<Driver>& driver, const ProgramSpec& spec, std::uint64_t ticks,
+                          bool trace = false, std::uint64_t launched = ~std::uint64_t{0}) {
+  return yields(std::vector{driver}, spec, ticks, trace, launched);
 }
 
 bool sameBits(const std::vector<float>& one, const std::vector<float>& other) {
@@ -101,6 +109,85 @@ TEST(PlanGraphs, YieldTheSameWithAnArenaForEachTickInFlight) {
     if (cut.graphs.from.empty()) continue;
     EXPECT_TRUE(sameBits(yields(hostDriver(options), withArenas(cut), 12, i % 3 == 0), wanted))
         << "program " << i << ", cut";
+  }
+}
+
+std::vector<std::shared_ptr<Driver>> hostDrivers(std::uint32_t devices, HostOptions options = {}) {
+  std::vector<std::shared_ptr<Driver>> drivers;
+  for (std::uint32_t device = 0; device < devices; ++device) {
+    options.ordinal = static_cast<int>(device);
+    drivers.push_back(hostDriver(options));
+  }
+  return drivers;
+}
+
+// One graph has nodes of all devices, unless they record events.
+TEST(PlanGraphs, YieldTheSameOverSeveralDevices) {
+  std::mt19937 random(20261125);
+  for (int i = 0; i < 60; ++i) {
+    const std::uint32_t inFlight = 1 + random() % 4, devices = 2 + random() % 2;
+    const bool apart = i % 3 == 2 && inFlight > 1;
+    const ProgramSpec eager = onDevices(
+        generated(random, inFlight, apart ? TickBefore::allLanes : TickBefore::otherLanes), devices, random);
+    HostOptions options;
+    options.poison = true;
+    options.jitterSeed = i % 2 == 0 ? 0 : random();
+    options.jitterMicroseconds = 20;
+    const std::vector<float> wanted = yields(hostDrivers(devices, options), eager, 12);
+    ASSERT_FALSE(wanted.empty());
+    for (const bool whole : {true, false}) {
+      ProgramSpec spec = whole ? asOneGraph(eager) : withGraphs(eager, randomRanges(eager, random));
+      if (apart && !spec.graphs.from.empty()) spec = withArenas(spec);
+      EXPECT_TRUE(sameBits(yields(hostDrivers(devices, options), spec, 12), wanted)) << "program " << i;
+      if (i % 4 > 0) continue;
+      Decoded decoded;
+      ASSERT_FALSE(decode(spec, &decoded));
+      const auto parts = dividedGraphs(spec, decoded, [](auto, auto) { return false; });
+      EXPECT_TRUE(sameBits(yields(hostDrivers(devices, options), spec, 12, true, 12 * parts.size()), wanted))
+          << "program " << i << ", traced";
+    }
+  }
+}
+
+TEST(PlanGraphs, AreDividedBetweenDevicesThatMayNotShareThem) {
+  std::mt19937 random(20261126);
+  for (int i = 0; i < 100; ++i) {
+    const ProgramSpec eager = onDevices(generated(random, 2), 3, random);
+    const ProgramSpec spec = withGraphs(eager, randomRanges(eager, random));
+    Decoded decoded;
+    ASSERT_FALSE(decode(spec, &decoded));
+    const auto deviceOf = [&](std::uint32_t at) { return spec.lanes[decoded.steps[at].lane].device; };
+    // Device 2 is apart from the others.
+    const auto parts =
+        dividedGraphs(spec, decoded, [](auto one, auto other) { return one < 2 && other < 2; });
+    std::vector<std::uint32_t> of(decoded.steps.size());
+    std::uint32_t end = 0;
+    for (std::uint32_t part = 0; part < parts.size(); ++part) {
+      ASSERT_LE(end, parts[part].from);
+      end = parts[part].to;
+      std::set<bool> apart;
+      for (std::uint32_t at = parts[part].from; at < end; ++at) {
+        of[at] = part + 1;
+        if (decoded.steps[at].kind == StepKind::run) apart.insert(deviceOf(at) == 2);
+      }
+      EXPECT_EQ(apart.size(), 1u);
+      const auto wanted = edgesOf(decoded, parts[part].from, end);
+      std::set<std::pair<std::int32_t, std::int32_t>> found(parts[part].edges.begin(),
+                                                            parts[part].edges.end());
+      EXPECT_EQ(found, std::set(wanted.begin(), wanted.end()));
+    }
+    for (const GraphRange& whole : decoded.graphs) {
+      for (std::uint32_t at = whole.from; at < whole.to; ++at) EXPECT_GT(of[at], 0u);
+      std::uint32_t last = whole.to;
+      for (std::uint32_t at = whole.from; at < whole.to; ++at) {
+        if (decoded.steps[at].kind != StepKind::run) continue;
+        if (last < whole.to) {
+          EXPECT_EQ(of[last] == of[at], (deviceOf(last) == 2) == (deviceOf(at) == 2))
+              << "as few parts as there can be";
+        }
+        last = at;
+      }
+    }
   }
 }
 
@@ -337,6 +424,52 @@ TEST(PlanGraphs, ANodeThatFailsIsNamed) {
   session->close();
 }
 
+// A device that launches nothing itself: only its own state says that a node has failed.
+TEST(PlanGraphs, ANodeThatFailsOnAnotherDeviceIsNamed) {
+  ProgramSpec spec = fork(1);
+  spec.lanes[1].device = 1;
+  spec.devices.resize(2, spec.devices[0]);
+  for (NodeSpec& node : spec.nodes) node.peerAccess = true;
+  auto drivers = hostDrivers(2);
+  HostOptions options;
+  options.ordinal = 1;
+  options.faults = {{"run", 3, Status::unknown}};  // its only node, in the third tick
+  drivers[1] = hostDriver(options);
+  Ends ends;
+  auto session = opened(drivers, asOneGraph(spec), ends, false, false);
+  ASSERT_TRUE(session);
+  for (std::uint64_t tick = 0; tick < 5; ++tick) ASSERT_TRUE(session->submit(tick));
+  ends.await(5);
+  EXPECT_FALSE(ends.failure(1));
+  for (std::size_t tick = 2; tick < 5; ++tick) {
+    const MaybeFailure failure = ends.failure(tick);
+    ASSERT_TRUE(failure);
+    EXPECT_EQ(failure->op, "run up right");
+    EXPECT_EQ(failure->node, 1);
+    EXPECT_EQ(failure->lane, "right");
+    EXPECT_EQ(failure->device, "host:1");
+    EXPECT_NE(failure->detail.find("in tick 2"), std::string::npos) << failure->detail;
+  }
+  session->close();
+}
+
+TEST(PlanGraphs, ANodeIsOfADeviceOfTheGraphsKind) {
+  auto drivers = hostDrivers(2);
+  Counting other;
+  Graph graph = nullptr;
+  GraphNode node = nullptr;
+  ASSERT_EQ(drivers[0]->graphCreate(&graph), Status::ok);
+  NodeParams params = NodeParams::fill(512, 0, 4, 1);
+  params.device = &other;
+  EXPECT_EQ(drivers[0]->nodeAdd(&node, graph, nullptr, 0, params), Status::invalidValue);
+  EXPECT_EQ(drivers[0]->lastDetail(), "a node of a device of another kind");
+  params = NodeParams::empty();
+  params.device = drivers[1].get();
+  EXPECT_EQ(drivers[0]->nodeAdd(&node, graph, nullptr, 0, params), Status::invalidValue);
+  EXPECT_EQ(drivers[0]->lastDetail(), "a node of kind empty has no device of its own");
+  EXPECT_EQ(drivers[0]->graphDestroy(graph), Status::ok);
+}
+
 TEST(PlanGraphs, ALaunchThatFailsEndsItsTick) {
   HostOptions options;
   options.faults = {{"execLaunch", 3, Status::unknown}};
@@ -413,6 +546,27 @@ TEST(PlanGraphs, ClosesInTheMiddle) {
     session->close(i % 3 ? Session::Unbegun::drop : Session::Unbegun::issue);
     EXPECT_EQ(ends.failed(), 0u);
     EXPECT_EQ(freeBytes(*driver), before);
+  }
+}
+
+TEST(PlanGraphs, OfSeveralDevicesCloseInTheMiddle) {
+  std::mt19937 random(6);
+  for (int i = 0; i < 20; ++i) {
+    HostOptions options;
+    options.jitterSeed = 1 + random() % 1000;
+    options.jitterMicroseconds = 100;
+    options.poison = true;
+    auto drivers = hostDrivers(2, options);
+    const std::size_t before[] = {freeBytes(*drivers[0]), freeBytes(*drivers[1])};
+    Ends ends;
+    auto session =
+        opened(drivers, asOneGraph(onDevices(generated(random, 1 + random() % 4), 2, random)), ends);
+    ASSERT_TRUE(session);
+    for (std::uint64_t tick = 0; tick < 20; ++tick) ASSERT_TRUE(session->submit(tick));
+    if (i % 2) ends.await(random() % 5);
+    session->close(i % 3 ? Session::Unbegun::drop : Session::Unbegun::issue);
+    EXPECT_EQ(ends.failed(), 0u);
+    for (std::size_t device = 0; device < 2; ++device) EXPECT_EQ(freeBytes(*drivers[device]), before[device]);
   }
 }
 

@@ -68,12 +68,6 @@ constexpr CUpages kPagesOfDevice = 0x1234;
 CUcontext contextOf(CUstream stream) {
   return stream ? reinterpret_cast<FakeStream*>(stream)->context : current;
 }
-bool mayQueue(CUstream stream) { return contextOf(stream) == current; }
-CUcontext ownerOf(CUdeviceptr address) {
-  const std::lock_guard lock(state().mutex);
-  const auto after = state().owners.upper_bound(address);
-  return after == state().owners.begin() ? nullptr : std::prev(after)->second;
-}
 
 float elementAt(const void* base, int type, std::int64_t index) {
   if (type == kReal32F) return static_cast<const float*>(base)[index];
@@ -388,6 +382,7 @@ launch.kernel = {function, {gridX, gridY, gridZ}, {blockX, blockY, blockZ}, 0, a
 if (CUresult result = 0; captured(stream, launch, &result)) return result;
 return launchKernel(function);
 }
+bool fake::mayQueue(CUstream stream) { return contextOf(stream) == current; }
 CUresult fake::launchKernel(CUfunction function) {
   const std::string& name = reinterpret_cast<FakeFunction*>(function)->name;
   state().launched.push_back(name);

@@ -103,8 +103,9 @@ FakeNode* append(FakeGraph& graph, const CUgraphNodeParams& params, std::vector<
 
 bool valid(const CUgraphNodeParams& params) {
   if (params.type == 2)
-    return params.memset.elementBytes == 1 || params.memset.elementBytes == 2 ||
-           params.memset.elementBytes == 4;
+    return (params.memset.elementBytes == 1 || params.memset.elementBytes == 2 ||
+            params.memset.elementBytes == 4) &&
+           ownerOf(params.memset.to) == params.memset.context;
   if (params.type == 1)
     return params.memcpy.context != nullptr && params.memcpy.copy.height == 1 &&
            params.memcpy.copy.depth == 1;
@@ -181,6 +182,7 @@ bool captured(CUstream stream, const CUgraphNodeParams& params, CUresult* result
   if (stream == nullptr || of(stream)->capture == nullptr) return false;
   FakeStream& on = *of(stream);
   *result = on.invalid ? 901 : 0;
+  if (!mayQueue(stream)) return *result = 400, true;
   if (!on.invalid)
     on.last = append(*on.capture, params, on.last ? std::vector{on.last} : std::vector<FakeNode*>{});
   return true;

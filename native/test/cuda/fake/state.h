@@ -49,6 +49,15 @@ inline int gate(const char* call) {
   return 0;
 }
 
+// The context that memory was allocated in; null where that is not known, as of host memory.
+inline CUcontext ownerOf(CUdeviceptr address) {
+  const std::lock_guard lock(state().mutex);
+  const auto after = state().owners.upper_bound(address);
+  return after == state().owners.begin() ? nullptr : std::prev(after)->second;
+}
+// Whether the stream is of the context that is current: work goes on no other.
+bool mayQueue(CUstream stream);
+
 inline void born(const char* kind) {
   const std::lock_guard lock(state().mutex);
   ++state().live[kind];
