@@ -8,7 +8,7 @@ import type { Sink } from './report.js'
 /**
  * L11: the edges of a graph imply the order of the plan among its nodes, and hold nothing else: they are the
  * transitive reduction of *before* among the runs of the range, of which there is exactly one. A range has
- * runs of one device, each of which may be in a graph; ranges ascend and do not overlap. Edges that are not
+ * runs, of any devices, each of which may be in a graph; ranges ascend and do not overlap. Edges that are not
  * needed concern quality, so with `safety` they are accepted where they lead forward from node to node.
  */
 export const checkGraphs = (table: CommandTable, safety: boolean, sink: Sink): void => {
@@ -57,7 +57,7 @@ const checkRanges = ({ commands }: CommandTable, { from, to }: FlatGraphs, sink:
 
 /** Whether every command of a range may be there, and some are runs. */
 const checkNodes = (table: CommandTable, { from, to }: FlatGraphs, sink: Sink): boolean => {
-  const { plan, op, lane, subject } = table
+  const { plan, op, subject } = table
   const nodes = eachNode(plan)
   let sound = true
   const wrong = (c: number, sentence: () => string): void => {
@@ -65,7 +65,7 @@ const checkNodes = (table: CommandTable, { from, to }: FlatGraphs, sink: Sink): 
     sound = false
   }
   for (let g = 0; g < from.length && !sink.full; g++) {
-    let device = -1
+    let runs = 0
     for (let c = from[g]!; c < to[g]!; c++) {
       if (op[c] === Op.record || op[c] === Op.wait || op[c] === Op.previous) continue
       if (op[c] !== Op.run) {
@@ -74,12 +74,9 @@ const checkNodes = (table: CommandTable, { from, to }: FlatGraphs, sink: Sink): 
       }
       const why = whyNoNode(nodes.at(subject[c]!)!)
       if (why !== undefined) wrong(c, () => `it can be in no graph: ${why}; graphs[${g}] has it`)
-      const own = plan.lanes[lane[c]!]!.device
-      if (device >= 0 && own !== device)
-        wrong(c, () => `it runs on device ${own}, and graphs[${g}] begins on device ${device}`)
-      else device = own
+      runs++
     }
-    if (device < 0) wrong(from[g]!, () => `graphs[${g}] has no run`)
+    if (runs === 0) wrong(from[g]!, () => `graphs[${g}] has no run`)
   }
   return sound
 }

@@ -10,6 +10,7 @@ import {
   graph,
   lane,
   mul,
+  on,
   orThrow,
   param,
   scan,
@@ -17,12 +18,14 @@ import {
   upload,
 } from '../../dsl/index.js'
 import type { HostArray } from '../../dsl/language/values.js'
-import { pulled, RunError } from '../../runtime/index.js'
+import { verify } from '../../dsl/verify/verify.js'
+import { open, pulled, RunError } from '../../runtime/index.js'
 import { rejectionOf } from '../fixtures/errors.js'
 import { patternGraph, patternInput, patterns } from '../fixtures/graphs/patterns.js'
 import { sample } from '../fixtures/graphs/random.js'
+import { withArenas } from '../fixtures/plans/arenas.js'
 import { runs } from '../fixtures/runs.js'
-import { opened, present, until } from './devices.js'
+import { fleets, opened, present, until } from './devices.js'
 import { expectMeant, outputsOf, type Values } from './meant.js'
 
 interface Case {
@@ -36,9 +39,11 @@ interface Case {
 const floats = (length: number, of: (i: number) => number): Float32Array =>
   Float32Array.from({ length }, (_, i) => of(i))
 
-describe.each(present)('a plan in graph mode on %s', device => {
+/** How plans are run on a device, or on several. */
+const runner = (device: string | readonly string[]) => {
+  const onHost = [device].flat()[0]!.startsWith('host')
   const shaken = (seed: number) =>
-    device === 'host' ? { host: { jitter: seed, jitterMicroseconds: 60, poison: true } } : {}
+    onHost ? { host: { jitter: seed, jitterMicroseconds: 60, poison: true } } : {}
 
   const outputs = async (made: Case, mode: 'eager' | 'graph', seed: number): Promise<readonly Values[]> => {
     const compile: CompileOptions = { ...made.compile, storage: 'planned', mode }
@@ -46,7 +51,10 @@ describe.each(present)('a plan in graph mode on %s', device => {
     await using session = await opened(made.graph, device, options)
     const got = await outputsOf(session as never, made)
     const { ticks, graphLaunches } = session.stats()
-    expect(graphLaunches).toBe(ticks * (session.plan.graphs?.length ?? 0))
+    const launches = ticks * (session.plan.graphs?.length ?? 0)
+    // GPUs that do not reach each other have graphs of their own.
+    if (onHost || session.plan.devices === 1) expect(graphLaunches).toBe(launches)
+    else expect(graphLaunches).toBeGreaterThanOrEqual(launches)
     return got
   }
   const expectSame = async (made: Case, seed: number): Promise<readonly Values[]> => {
@@ -55,6 +63,11 @@ describe.each(present)('a plan in graph mode on %s', device => {
     expect(await outputs(made, 'graph', seed + 1)).toEqual(eager)
     return eager
   }
+  return { onHost, shaken, outputs, expectSame }
+}
+
+describe.each(present)('a plan in graph mode on %s', device => {
+  const { shaken, outputs, expectSame } = runner(device)
 
   it('yields what the graph means, and the bits of eager issue', { timeout: 120_000 }, async () => {
     await fc.assert(
@@ -212,5 +225,83 @@ describe('a plan in graph mode on a host device', () => {
     expect(third).toBeInstanceOf(RunError)
     expect(third.message).toContain(nodes[2])
     expect((await failing('execLaunch', 2)).message).toContain('execLaunch')
+  })
+})
+
+describe.each(fleets)('a plan in graph mode on %s and the others', (...fleet) => {
+  const { onHost, shaken, expectSame } = runner(fleet)
+
+  it('yields what the graph means, and the bits of eager issue', { timeout: 300_000 }, async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        sample({ kernels: onHost, devices: fleet.length }),
+        fc.integer({ min: 1, max: 1e6 }),
+        fc.constantFrom('fast' as const, 'small' as const),
+        fc.boolean(),
+        async (made, seed, memory, fuse) => {
+          const { graph, params, dims, inFlight } = made
+          const running = { graph, params, feeds: made.feeds, compile: { dims, inFlight, memory, fuse } }
+          const got = await expectSame({ ...running, ...(made.ticks ? { ticks: made.ticks } : {}) }, seed)
+          await expectMeant(made, got)
+        },
+      ),
+      { numRuns: runs(onHost ? 60 : 30) },
+    )
+  })
+
+  const four = tensor('f32', [4])
+  const near = lane('near', { device: 0 })
+  const far = lane('far', { device: fleet.length - 1 })
+  /** There and back, with a state on each of the two devices. */
+  const net = graph('there and back', { x: four }, ({ x }) => {
+    const there = x.pipe(
+      upload(near),
+      scan((total, value) => total.pipe(mul(0.5), add(value)), 0),
+    )
+    const back = there.pipe(
+      on(far),
+      mul(param('w', four)),
+      scan((total, value) => total.pipe(mul(0.5), add(value)), 0),
+    )
+    return { y: back.pipe(on(near), add(there), download()) }
+  })
+  const rows = (count: number) => Array.from({ length: count }, (_, tick) => floats(4, i => tick * 4 + i))
+  const params = { w: floats(4, i => i + 1) }
+
+  it('keeps its states on each of them, over many ticks', async () => {
+    for (const inFlight of [1, 2, 3, 4]) {
+      const made = { graph: net, params, compile: { inFlight }, feeds: { x: rows(100) } }
+      await expectSame(made as never, inFlight)
+    }
+  })
+
+  it('has ticks with arenas of their own where it has no states', async () => {
+    const free = graph('free', { x: four }, ({ x }) => ({
+      y: x.pipe(upload(near), mul(2), on(far), add(1), on(near), mul(2), download()),
+    }))
+    const one = orThrow(compile(free, { mode: 'graph', inFlight: 1 }))
+    for (const inFlight of [2, 3]) {
+      const plan = withArenas(one as never, inFlight) as typeof one
+      expect(verify(plan)).toEqual([])
+      await using session = orThrow(await open(plan, { device: fleet, poison: true, ...shaken(inFlight) })())
+      let tick = 0
+      for await (const lease of session.run({ x: pulled(rows(100)) })) {
+        using out = lease
+        const from = 4 * tick++
+        expect([...out.y]).toEqual([0, 1, 2, 3].map(i => 4 * (from + i) + 2))
+      }
+      expect(tick).toBe(100)
+    }
+  })
+
+  it('with a trace has every operation of each device in it', async () => {
+    const compiling: CompileOptions = { mode: 'graph', storage: 'planned', inFlight: 2 }
+    await using session = await opened(net, fleet, { compile: compiling, params, trace: true, ...shaken(3) })
+    for await (const lease of session.run({ x: pulled(rows(10)) })) lease[Symbol.dispose]()
+    const { commands, lanes } = session.plan
+    const runsOfTick = commands.filter(([op]) => op === 'run')
+    const events = session.trace()
+    expect(events).toHaveLength(10 * runsOfTick.length)
+    expect(new Set(runsOfTick.map(([, , on]) => lanes[on as number]!.device)).size).toBe(2)
   })
 })

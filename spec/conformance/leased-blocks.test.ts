@@ -316,29 +316,31 @@ describe.each(present)('outputs left on the device, on %s', name => {
   })
 })
 
-it.each(fleets)('outputs stay on the device that they are on, of %s and %s', async (...fleet) => {
-  const apart = graph({ x: tensor('f32', [size]) }, ({ x }) => {
-    const near = x.pipe(upload(), on(deviceOf(0)), add(1))
-    const far = near.pipe(on(deviceOf(1)), mul(2))
-    return { near, far, y: far.pipe(download()) }
+describe.each(['eager', 'graph'] as const)('in mode %s', mode => {
+  it.each(fleets)('outputs stay on the device that they are on, of %s and %s', async (...fleet) => {
+    const apart = graph({ x: tensor('f32', [size]) }, ({ x }) => {
+      const near = x.pipe(upload(), on(deviceOf(0)), add(1))
+      const far = near.pipe(on(deviceOf(1)), mul(2))
+      return { near, far, y: far.pipe(download()) }
+    })
+    const plan = orThrow(compile(apart, { inFlight: 2, mode }))
+    const [one, other] = await Promise.all(
+      fleet.slice(0, 2).map(async name => orThrow(await Device.open(name)())),
+    )
+    await using first = one!
+    await using second = other!
+    await using session = orThrow(await open(plan, { device: [first, second], poison: true })())
+    const lanes = [first.lane({ name: 'reader' }), second.lane({ name: 'reader' })] as const
+    const seen = [first.pinned(size * 4), second.pinned(size * 4)] as const
+    for await (using out of session.run({ x: pulled(Array.from({ length: 20 }, (_, i) => filled(i))) })) {
+      lanes[0].copy(seen[0], out.near)
+      out.near.recordUse(lanes[0])
+      lanes[1].copy(seen[1], out.far)
+      out.far.recordUse(lanes[1])
+      const value = out.y[0]!
+      out[Symbol.dispose]()
+      await Promise.all(lanes.map(reader => reader.synchronize()))
+      expect(seen.map(all)).toEqual([new Set([value / 2]), new Set([value])])
+    }
   })
-  const plan = orThrow(compile(apart, { inFlight: 2 }))
-  const [one, other] = await Promise.all(
-    fleet.slice(0, 2).map(async name => orThrow(await Device.open(name)())),
-  )
-  await using first = one!
-  await using second = other!
-  await using session = orThrow(await open(plan, { device: [first, second], poison: true })())
-  const lanes = [first.lane({ name: 'reader' }), second.lane({ name: 'reader' })] as const
-  const seen = [first.pinned(size * 4), second.pinned(size * 4)] as const
-  for await (using out of session.run({ x: pulled([filled(1), filled(2), filled(3)]) })) {
-    lanes[0].copy(seen[0], out.near)
-    out.near.recordUse(lanes[0])
-    lanes[1].copy(seen[1], out.far)
-    out.far.recordUse(lanes[1])
-    const value = out.y[0]!
-    out[Symbol.dispose]()
-    await Promise.all(lanes.map(reader => reader.synchronize()))
-    expect(seen.map(all)).toEqual([new Set([value / 2]), new Set([value])])
-  }
 })

@@ -12,6 +12,8 @@ export interface GraphFacts {
   /** The lane that it is launched on, and the other lanes whose work is in it. */
   readonly lane: string
   readonly others: readonly string[]
+  /** Whose operations are in it. */
+  readonly devices: readonly number[]
   /** Why the next operation is not in it; empty where it is the tick's last. */
   readonly ends: string
   /** The user's source position of that operation. */
@@ -25,6 +27,8 @@ export interface Graphs {
   readonly eager: readonly { readonly name: string; readonly because: string; readonly at: string }[]
   /** How ticks in flight follow each other on the device. */
   readonly ticks: string
+  /** Where opening divides graphs; empty where each has operations of one device only. */
+  readonly devices: string
 }
 
 /**
@@ -61,6 +65,12 @@ const ticksOf = (plan: Plan): string => {
   )
 }
 
+const devicesOf = (graphs: readonly GraphFacts[]): string =>
+  graphs.some(({ devices }) => devices.length > 1)
+    ? 'a graph over several devices is one launch; opening the plan divides it before operations of another device ' +
+      "where a copy or a kernel needs memory that its device cannot reach, and with a trace, whose events are each one device's"
+    : ''
+
 const bytesText = (plan: Plan): string => {
   const own = Array.from({ length: plan.devices }, (_, d) => (plan.arena?.[d] ?? 0) - ownBytesFrom(plan, d))
   return `${own.map(sizeOf).join(', ')} each beside what they share`
@@ -84,15 +94,15 @@ export const graphsOf = (plan: Plan): Graphs | undefined => {
     const next = commands.slice(to).find(command => command[0] === 'run')
     const node = next?.[0] === 'run' ? nodes[next[1]] : undefined
     const device = lanes[next?.[2] as number]?.device
-    const ends =
-      node &&
-      `${node.name}: ${whyNoNode(node) ?? `it runs on device ${device}, and a graph is of one device`}`
+    // The compiler ends no graph so, but plans from elsewhere may.
+    const ends = node && `${node.name}: ${whyNoNode(node) ?? `it runs on device ${device}`}`
     const others = [...used].filter(lane => lane !== runs[0]).map(lane => laneName(plan, lane))
     return {
       nodes: runs.length,
       edges: edges.length,
       lane: laneName(plan, runs[0] ?? -1),
       others,
+      devices: [...new Set(runs.map(lane => lanes[lane]!.device))].sort((a, b) => a - b),
       ends: ends ?? '',
       at: placeOf(node),
     }
@@ -102,5 +112,5 @@ export const graphsOf = (plan: Plan): Graphs | undefined => {
     const node = nodes[command[1]]!
     return [{ name: nodeName(plan, command[1]), because: whyNoNode(node) ?? '', at: placeOf(node) }]
   })
-  return { graphs: facts, eager, ticks: ticksOf(plan) }
+  return { graphs: facts, eager, ticks: ticksOf(plan), devices: devicesOf(facts) }
 }

@@ -84,10 +84,11 @@ const fusionLines = ({ choices: { fusion } }: Reasons): Line[] => {
 
 const graphLines = ({ graphs: made }: Reasons): Line[] => {
   if (made === undefined) return []
-  const { graphs, eager, ticks } = made
+  const { graphs, eager, ticks, devices: over } = made
   return [
-    ...graphs.flatMap(({ nodes, edges, lane, others, ends, at }, g) => {
-      const beside = others.length === 0 ? '' : ` with work of ${listOf(others)}`
+    ...graphs.flatMap(({ nodes, edges, lane, others, devices, ends, at }, g) => {
+      const where = devices.length > 1 ? `, on devices ${listOf(devices.map(String))}` : ''
+      const beside = `${others.length === 0 ? '' : ` with work of ${listOf(others)}`}${where}`
       const says = `graph ${g}  ${plural(nodes, 'operation')}, ${plural(edges, 'edge')}: launched on ${lane}`
       return [
         { says: `${says}${beside}` },
@@ -99,6 +100,7 @@ const graphLines = ({ graphs: made }: Reasons): Line[] => {
       ...(at === '' ? {} : { at }),
     })),
     { says: `ticks    ${ticks}` },
+    ...(over === '' ? [] : [{ says: `devices  ${over}` }]),
   ]
 }
 

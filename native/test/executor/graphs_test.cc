@@ -124,7 +124,7 @@ std::vector<std::shared_ptr<Driver>> hostDrivers(std::uint32_t devices, HostOpti
 // One graph has nodes of all devices, unless they record events.
 TEST(PlanGraphs, YieldTheSameOverSeveralDevices) {
   std::mt19937 random(20261125);
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 30; ++i) {
     const std::uint32_t inFlight = 1 + random() % 4, devices = 2 + random() % 2;
     const bool apart = i % 3 == 2 && inFlight > 1;
     const ProgramSpec eager = onDevices(

@@ -21,6 +21,7 @@ import {
   upload,
 } from '../../../dsl/index.js'
 import { parsePlanParts } from '../../../dsl/ir/load.js'
+import type { PlanGraph } from '../../../dsl/ir/plan.js'
 import { verify } from '../../../dsl/verify/verify.js'
 import { patternGraph, patterns } from '../../fixtures/graphs/patterns.js'
 import { sample } from '../../fixtures/graphs/random.js'
@@ -37,6 +38,9 @@ const graphed = (graph: Graph, options: CompileOptions = {}): Plan => {
   return plan.right
 }
 
+const devicesOf = ({ commands, lanes }: Plan, { from, to }: PlanGraph): ReadonlySet<number> =>
+  new Set(commands.slice(from, to).map(([, , lane]) => lanes[lane as number]!.device))
+
 const runsOf = ({ commands }: Plan): number[] => commands.flatMap(([op], c) => (op === 'run' ? [c] : []))
 
 /** All but the places of nodes in the user's files. */
@@ -48,7 +52,7 @@ describe('graph mode', () => {
   test('obeys every law, has all runs in one graph, and is the same each time and after a file', () => {
     fc.assert(
       fc.property(
-        sample(),
+        fc.constantFrom(1, 1, 2, 3).chain(devices => sample({ devices })),
         fc.constantFrom(1, 2, 3),
         fc.constantFrom(1, 2, 99),
         fc.constantFrom('fast' as const, 'small' as const),
@@ -104,7 +108,7 @@ describe('graph mode', () => {
   test('gives the same values in whatever order the device runs what is ready', () => {
     fc.assert(
       fc.property(
-        sample({ steps: 20 }),
+        fc.constantFrom(1, 2, 3).chain(devices => sample({ devices, steps: 20 })),
         fc.constantFrom(1, 2, 3),
         fc.nat(),
         fc.nat(),
@@ -130,7 +134,7 @@ describe('graph mode', () => {
     }
   })
 
-  test('leaves collectives out, and divides graphs between devices', () => {
+  test('leaves collectives out, and goes over devices', () => {
     const plan = graphed(collectives as unknown as Graph)
     const inGraph = (c: number): boolean => plan.graphs!.some(({ from, to }) => c >= from && c < to)
     for (const c of runsOf(plan)) {
@@ -138,9 +142,17 @@ describe('graph mode', () => {
       expect(inGraph(c)).toBe(plan.nodes[run[1] as number]!.collective === undefined)
     }
     const two = graphed(goldens['two-devices'] as unknown as Graph)
-    for (const { from, to } of two.graphs!) {
-      const devices = two.commands.slice(from, to).map(([, , lane]) => two.lanes[lane as number]!.device)
-      expect(new Set(devices).size).toBe(1)
+    expect(two.graphs!.map(graph => [...devicesOf(two, graph)].sort())).toEqual([[0, 1]])
+    expect(explain(two)).toMatch(/, on devices 0, 1\n/)
+    expect(explain(two)).toMatch(/\n {2}devices {2}a graph over several devices is one launch; /)
+    // Each wait of a device for another one is an edge, and the law asks for it.
+    const deviceAt = (c: number): number => two.lanes[two.commands[c]![2] as number]!.device
+    const [graph] = two.graphs!
+    const crossing = graph!.edges.flatMap(([a, b], e) => (deviceAt(a) === deviceAt(b) ? [] : [e]))
+    expect(crossing.length).toBeGreaterThan(1)
+    for (const e of crossing) {
+      const less = { ...two, graphs: [{ ...graph!, edges: graph!.edges.toSpliced(e, 1) }] }
+      expect(verify(less).map(({ law, command }) => [law, command])).toEqual([['L11', graph!.edges[e]![1]]])
     }
   })
 

@@ -4,15 +4,21 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
   compile,
+  type DeviceFlow,
+  device,
   download,
   explain,
   type Graph,
   graph,
+  type Lane,
+  lane,
   matmul,
+  on,
   orThrow,
   type Plan,
   param,
   simulate,
+  type Tensor,
   tensor,
   upload,
 } from '../../../dsl/index.js'
@@ -32,7 +38,7 @@ describe('simulate, of a plan in graph mode', () => {
   test('starts each run after all that the edges and the rules of a launch put before it', () => {
     fc.assert(
       fc.property(
-        sample({ steps: 20 }),
+        fc.constantFrom(1, 2, 3).chain(devices => sample({ devices, steps: 20 })),
         someMachines,
         fc.constantFrom(1, 2, 3),
         fc.option(fc.nat(), { nil: undefined }),
@@ -74,6 +80,33 @@ describe('simulate, of a plan in graph mode', () => {
       { numRuns: runs(40) },
     )
   })
+})
+
+test('devices in one graph work side by side, and wait where an edge leads from one to the other', () => {
+  const square = tensor('f32', [2048, 2048])
+  type Square = DeviceFlow<Tensor<'f32', readonly [2048, 2048]>>
+  const products = (flow: Square, name: string): Square => {
+    let made = flow
+    for (let i = 0; i < 6; i++) made = made.pipe(matmul(param(`${name}${i}`, square)))
+    return made
+  }
+  const [zero, far] = [device(0), lane('far', { device: 1 })]
+  const towers = (other: Lane) =>
+    graph('towers', { x: square }, ({ x }) => ({
+      y: products(x.pipe(upload(zero)), 'v').pipe(download()),
+      z: products(x.pipe(upload(other)), 'w').pipe(download()),
+    }))
+  const chain = graph('chain', { x: square }, ({ x }) => ({
+    z: products(products(x.pipe(upload(zero)), 'v').pipe(on(far)), 'w').pipe(download()),
+  }))
+  const tickOf = (net: unknown): number => {
+    const plan = graphed(net as Graph, { inFlight: 1, fuse: false })
+    expect(plan.graphs).toHaveLength(1)
+    return simulate(plan, 'h200x2').tickMs
+  }
+  const apart = tickOf(towers(far))
+  expect(apart).toBeLessThan(0.8 * tickOf(towers(lane('near', { device: 0 }))))
+  expect(apart).toBeLessThan(0.8 * tickOf(chain))
 })
 
 const large = tensor('f32', [2048, 2048])

@@ -17,6 +17,7 @@ import { streamed, streamedLeast } from '../../fixtures/graphs/streamed.js'
 import { cholesky, fsdp, layered, taskBench, xorshift } from '../../fixtures/graphs/tasks.js'
 import { statefulWithArenas, withArenas } from '../../fixtures/plans/arenas.js'
 import { singleLane, twoLanes, weightStreaming } from '../../fixtures/plans/by-hand.js'
+import { cutInPieces } from '../../fixtures/plans/issued.js'
 import { arenaMutations, graphMutations, mutations } from '../../fixtures/plans/mutations.js'
 import { largePlan } from '../../fixtures/plans/of-tasks.js'
 import { planFrom, recipes } from '../../fixtures/plans/random.js'
@@ -70,13 +71,18 @@ const made: readonly Plan[] = [
 ]
 const compiled = made.filter(({ commands }) => commands.length <= 64)
 
-/** Plans in graph mode. */
+/** Plans in graph mode, of one device and of several, some in several graphs. */
 const graphed: readonly Plan[] = [
-  ...fc.sample(sample(), { numRuns: 25, seed: 8 }).map(({ graph: net }) => compile(net, { mode: 'graph' })),
+  ...[1, 2, 3].flatMap(devices =>
+    fc
+      .sample(sample({ devices, steps: 12 }), { numRuns: 25, seed: 8 })
+      .map(({ graph: net }) => compile(net, { mode: 'graph' })),
+  ),
   ...Object.values(goldens).map(net => compile(net as Graph, { mode: 'graph' })),
 ]
   .flatMap(plan => (E.isRight(plan) ? [plan.right as Plan] : []))
   .filter(({ commands }) => commands.length <= 64)
+  .map((plan, i) => (i % 5 === 0 && plan.graphs?.length === 1 ? cutInPieces(plan, i) : plan))
 
 /** Plans in graph mode whose ticks have an arena each, some with a state. */
 const apart: readonly Plan[] = fc

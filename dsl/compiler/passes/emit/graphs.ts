@@ -12,9 +12,9 @@ interface Plan {
 }
 
 /**
- * The fewest graphs of a plan: each takes in all runs from its first one on, up to one that may be in no graph
- * or is of another device. With a run come the waits and the record right before it, and the records of its
- * lane right after it.
+ * The fewest graphs of a plan: each takes in all runs from its first one on, of any devices, up to one that may
+ * be in no graph. With a run come the waits and the record right before it, and the records of its lane right
+ * after it.
  */
 export const graphsOf = (plan: Plan, flat: FlatCommands): FlatGraphs =>
   withScratchArena(scratch => {
@@ -25,23 +25,22 @@ export const graphsOf = (plan: Plan, flat: FlatCommands): FlatGraphs =>
     return graphEdgesOf(given, rangesOf(plan, flat), scratch)
   })
 
-const rangesOf = ({ lanes, nodes }: Plan, { commands, op, lane, named }: FlatCommands): Ranges => {
+const rangesOf = ({ nodes }: Plan, { commands, op, lane, named }: FlatCommands): Ranges => {
   const from: number[] = []
   const to: number[] = []
-  /** The device of the graph whose end the next run may extend; -1: none. */
-  let device = -1
+  let isOpen = false
   for (let c = 0, begin = 0; c < commands; c++) {
     if (op[c] !== Op.run) continue
     const l = lane[c]!
-    const own = whyNoNode(nodes.at(named[c]!)!) === undefined ? lanes[l]!.device : -1
+    const isNode = whyNoNode(nodes.at(named[c]!)!) === undefined
     while (op[c + 1] === Op.record && lane[c + 1] === l) c++
     const end = c + 1
-    if (own >= 0 && own === device) to[to.length - 1] = end
-    else if (own >= 0) {
+    if (isNode && isOpen) to[to.length - 1] = end
+    else if (isNode) {
       from.push(begin)
       to.push(end)
     }
-    device = own
+    isOpen = isNode
     begin = end
   }
   return { from: Int32Array.from(from), to: Int32Array.from(to) }
