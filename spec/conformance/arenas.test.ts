@@ -54,7 +54,7 @@ describe.each(present)('an arena for each tick in flight, on %s', device => {
     several = 0
     await fc.assert(
       fc.asyncProperty(
-        sample({ kernels: device === 'host' }),
+        sample(),
         fc.integer({ min: 1, max: 1e6 }),
         fc.integer({ min: 1, max: 4 }),
         fc.boolean(),

@@ -141,7 +141,7 @@ const rowSamples = fc
   .map(([steps, shape, dtype]) => rowsOf(steps, shape, dtype))
 
 describe.each(present)('on %s a fused plan', device => {
-  const options = [{ kernels: device === 'host' }, { kernels: device === 'host', rates: true }] as const
+  const options = [{}, { rates: true }] as const
 
   it.each(options)('yields what the graph means, and what the unfused plan yields: %j', async option => {
     let kernels = 0

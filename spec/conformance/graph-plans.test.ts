@@ -72,7 +72,7 @@ describe.each(present)('a plan in graph mode on %s', device => {
   it('yields what the graph means, and the bits of eager issue', { timeout: 120_000 }, async () => {
     await fc.assert(
       fc.asyncProperty(
-        sample({ kernels: device === 'host' }),
+        sample(),
         fc.integer({ min: 1, max: 1e6 }),
         fc.constantFrom('fast' as const, 'small' as const),
         fc.boolean(),

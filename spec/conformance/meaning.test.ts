@@ -5,7 +5,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { CompileOptions } from '../../dsl/index.js'
 import { type Sample, sample } from '../fixtures/graphs/random.js'
-import { runs } from '../fixtures/runs.js'
+import { often, runs } from '../fixtures/runs.js'
 import { opened, present } from './devices.js'
 import { expectMeant, outputsOf } from './meant.js'
 
@@ -28,17 +28,21 @@ const check = async (
 }
 
 describe.each(present)('what a plan yields on %s is what interpret yields', device => {
-  const samples = sample({ kernels: device === 'host' })
-  const withRates = sample({ kernels: device === 'host', rates: true })
+  const samples = sample()
+  const withRates = sample({ rates: true })
   const seeds = fc.integer({ min: 1, max: 1e6 })
 
   it('for 200 generated graphs', { timeout: 120_000 }, async () => {
+    const kernels = new Set<string>()
     await fc.assert(
-      fc.asyncProperty(samples, seeds, fc.boolean(), (made, seed, fuse) =>
-        check(made, device, seed, { fuse }),
-      ),
+      fc.asyncProperty(samples, seeds, fc.boolean(), (made, seed, fuse) => {
+        for (const [, name] of made.text.matchAll(/^\d+ kernel ([a-z]+)/gm)) kernels.add(name!)
+        return check(made, device, seed, { fuse })
+      }),
       { numRuns: runs(200) },
     )
+    // Users' kernels are among them, on every device.
+    expect(kernels.size).toBeGreaterThan(often(3))
   })
 
   it('for 200 generated graphs whose buffers share the bytes of an arena', { timeout: 120_000 }, async () => {

@@ -59,7 +59,7 @@ describe.each(fleets)(
   'what a plan for several devices yields on %s and the others is what interpret yields',
   (...fleet) => {
     const onHost = fleet[0]!.startsWith('host')
-    const samples = sample({ kernels: onHost, devices: fleet.length })
+    const samples = sample({ devices: fleet.length })
     const seeds = fc.integer({ min: 1, max: 1e6 })
     // Each of them compiles its kernels for each device.
     const cases = runs(onHost ? 60 : 40)

@@ -88,7 +88,7 @@ describe.each(present)('states that are written between ticks on %s', device => 
     let states = 0
     await fc.assert(
       fc.asyncProperty(
-        sample({ kernels: device === 'host' }),
+        sample(),
         fc.array(edit, { minLength: 1, maxLength: 4 }),
         fc.integer({ min: 1, max: 1e6 }),
         fc.constantFrom({}, { storage: 'planned' } as const, { storage: 'planned', mode: 'graph' } as const),

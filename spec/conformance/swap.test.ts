@@ -159,7 +159,7 @@ describe.each(present)('going over to another plan on %s', device => {
   it('yields what interpret yields, whatever the plans of a graph and the ticks', { timeout: 60_000 }, () =>
     fc.assert(
       fc.asyncProperty(
-        sample({ kernels: device === 'host' }),
+        sample(),
         variant,
         swaps,
         fc.integer({ min: 1, max: 1e6 }),
