@@ -14,6 +14,7 @@ export const leftToCi = [
   ['spec/conformance/files-cli.test.ts', 'a process for each file, pipe and interruption of braid'],
   ['spec/conformance/explain-cli.test.ts', 'a process for each call of braid explain'],
   ['spec/conformance/build.test.ts', 'builds and their locks, each in processes of its own'],
+  ['spec/conformance/kept-choices.test.ts', 'a process for each opening of products'],
   ['spec/conformance/watch-cli.test.ts', 'processes of braid run --watch'],
   ['spec/conformance/simulate-cli.test.ts', 'a process for each call of braid simulate'],
   ['spec/conformance/snapshot-cli.test.ts', 'a process for each call of braid snapshot'],

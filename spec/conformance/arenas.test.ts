@@ -2,53 +2,24 @@
 // and two ticks in progress at once.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { CompileOptions, Graph, Ports } from '../../dsl/index.js'
+import type { CompileOptions } from '../../dsl/index.js'
 import { add, download, graph, lane, mul, param, scan, tensor, upload } from '../../dsl/index.js'
-import type { HostArray } from '../../dsl/language/values.js'
-import { pulled } from '../../runtime/index.js'
 import { patternGraph, patternInput, patterns } from '../fixtures/graphs/patterns.js'
 import { sample } from '../fixtures/graphs/random.js'
 import { roomy } from '../fixtures/machines/roomy.js'
 import { often, runs } from '../fixtures/runs.js'
+import { floats, rows, runner } from './both-modes.js'
 import { opened, present } from './devices.js'
-import { expectMeant, outputsOf, type Values } from './meant.js'
-
-interface Case {
-  readonly graph: Graph<Ports, Ports>
-  readonly compile?: CompileOptions
-  readonly params?: Readonly<Record<string, HostArray>>
-  readonly feeds: Readonly<Record<string, readonly HostArray[]>>
-  readonly ticks?: number
-}
-
-const floats = (length: number, of: (i: number) => number): Float32Array =>
-  Float32Array.from({ length }, (_, i) => of(i))
+import { expectMeant, outputsOf } from './meant.js'
 
 describe.each(present)('an arena for each tick in flight, on %s', device => {
-  const shaken = (seed: number) =>
-    device === 'host' ? { host: { jitter: seed, jitterMicroseconds: 60, poison: true } } : {}
   let several = 0
-
-  const outputs = async (made: Case, mode: 'eager' | 'graph', seed: number): Promise<readonly Values[]> => {
-    const compile: CompileOptions = { ...made.compile, storage: 'planned', mode, machine: roomy }
-    const options = { compile, params: made.params ?? {}, poison: true, ...shaken(seed) }
-    await using session = await opened(made.graph, device, options)
-    const { plan } = session
+  const { expectSame, expectKept } = runner(device, { machine: roomy }, (plan, { devices }) => {
     if (plan.arenas !== undefined) several++
-    const got = await outputsOf(session as never, made)
-    const { ticks, graphLaunches, devices } = session.stats()
-    expect(graphLaunches).toBe(ticks * (plan.graphs?.length ?? 0))
     devices.forEach(({ peak }, d) => {
       expect(peak.reserved).toBeLessThanOrEqual(plan.bound.device[d]!)
     })
-    return got
-  }
-  const expectSame = async (made: Case, seed: number): Promise<readonly Values[]> => {
-    const eager = await outputs(made, 'eager', seed)
-    expect(eager.length).toBeGreaterThan(0)
-    expect(await outputs(made, 'graph', seed + 1)).toEqual(eager)
-    return eager
-  }
+  })
 
   it('yields what the graph means, and the bits of eager issue', { timeout: 120_000 }, async () => {
     several = 0
@@ -97,7 +68,6 @@ describe.each(present)('an arena for each tick in flight, on %s', device => {
     const b = x.pipe(upload(right), add(1))
     return { y: a.pipe(add(b), mul(0.5), download(left)) }
   })
-  const rows = (count: number) => Array.from({ length: count }, (_, tick) => floats(4, i => tick * 4 + i))
   const params = { w: floats(4, i => i + 1) }
   const compiling = (inFlight: number): CompileOptions => ({ mode: 'graph', inFlight, machine: roomy })
 
@@ -115,23 +85,9 @@ describe.each(present)('an arena for each tick in flight, on %s', device => {
   })
 
   it('waits for a reader that keeps its leases, whatever slot comes free', async () => {
-    await using session = await opened(net, device, { compile: compiling(3), params, ...shaken(7) })
-    expect(session.plan.arenas).toBe(3)
-    const wanted = await outputs({ graph: net, params, feeds: { x: rows(30) } } as never, 'eager', 7)
-    const held: { readonly lease: { readonly y: Float32Array } & Disposable; readonly tick: number }[] = []
-    const giveBack = (at: number) => {
-      const [{ lease, tick }] = held.splice(at, 1) as [(typeof held)[0]]
-      expect([...lease.y]).toEqual([...(wanted[tick]!['y'] as Float32Array)])
-      lease[Symbol.dispose]()
-    }
-    let tick = 0
-    for await (const lease of session.run({ x: pulled(rows(30)) })) {
-      held.push({ lease, tick: tick++ })
-      // The middle one first, so that slots are used out of turn.
-      if (held.length === 3) giveBack(1)
-    }
-    while (held.length > 0) giveBack(0)
-    expect(tick).toBe(30)
+    await expectKept({ graph: net as never, params, compile: { inFlight: 3 } }, ({ arenas }) =>
+      expect(arenas).toBe(3),
+    )
   })
 
   it('keeps one arena, and the states, of a graph that carries them', async () => {

@@ -2,7 +2,7 @@
 // same bits.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { CompileOptions, Graph, Ports } from '../../dsl/index.js'
+import type { CompileOptions } from '../../dsl/index.js'
 import {
   add,
   compile,
@@ -17,7 +17,6 @@ import {
   tensor,
   upload,
 } from '../../dsl/index.js'
-import type { HostArray } from '../../dsl/language/values.js'
 import { verify } from '../../dsl/verify/verify.js'
 import { open, pulled, RunError } from '../../runtime/index.js'
 import { rejectionOf } from '../fixtures/errors.js'
@@ -25,49 +24,12 @@ import { patternGraph, patternInput, patterns } from '../fixtures/graphs/pattern
 import { sample } from '../fixtures/graphs/random.js'
 import { withArenas } from '../fixtures/plans/arenas.js'
 import { runs } from '../fixtures/runs.js'
+import { floats, rows, runner } from './both-modes.js'
 import { fleets, opened, present, until } from './devices.js'
-import { expectMeant, outputsOf, type Values } from './meant.js'
-
-interface Case {
-  readonly graph: Graph<Ports, Ports>
-  readonly compile?: CompileOptions
-  readonly params?: Readonly<Record<string, HostArray>>
-  readonly feeds: Readonly<Record<string, readonly HostArray[]>>
-  readonly ticks?: number
-}
-
-const floats = (length: number, of: (i: number) => number): Float32Array =>
-  Float32Array.from({ length }, (_, i) => of(i))
-
-/** How plans are run on a device, or on several. */
-const runner = (device: string | readonly string[]) => {
-  const onHost = [device].flat()[0]!.startsWith('host')
-  const shaken = (seed: number) =>
-    onHost ? { host: { jitter: seed, jitterMicroseconds: 60, poison: true } } : {}
-
-  const outputs = async (made: Case, mode: 'eager' | 'graph', seed: number): Promise<readonly Values[]> => {
-    const compile: CompileOptions = { ...made.compile, storage: 'planned', mode }
-    const options = { compile, params: made.params ?? {}, poison: true, ...shaken(seed) }
-    await using session = await opened(made.graph, device, options)
-    const got = await outputsOf(session as never, made)
-    const { ticks, graphLaunches } = session.stats()
-    const launches = ticks * (session.plan.graphs?.length ?? 0)
-    // GPUs that do not reach each other have graphs of their own.
-    if (onHost || session.plan.devices === 1) expect(graphLaunches).toBe(launches)
-    else expect(graphLaunches).toBeGreaterThanOrEqual(launches)
-    return got
-  }
-  const expectSame = async (made: Case, seed: number): Promise<readonly Values[]> => {
-    const eager = await outputs(made, 'eager', seed)
-    expect(eager.length).toBeGreaterThan(0)
-    expect(await outputs(made, 'graph', seed + 1)).toEqual(eager)
-    return eager
-  }
-  return { onHost, shaken, outputs, expectSame }
-}
+import { expectMeant } from './meant.js'
 
 describe.each(present)('a plan in graph mode on %s', device => {
-  const { shaken, outputs, expectSame } = runner(device)
+  const { shaken, expectSame, expectKept } = runner(device)
 
   it('yields what the graph means, and the bits of eager issue', { timeout: 120_000 }, async () => {
     await fc.assert(
@@ -117,7 +79,6 @@ describe.each(present)('a plan in graph mode on %s', device => {
     )
     return { y: sum.pipe(download(left)) }
   })
-  const rows = (count: number) => Array.from({ length: count }, (_, tick) => floats(4, i => tick * 4 + i))
   const params = { w: floats(4, i => i + 1) }
   const compiling = (inFlight: number): CompileOptions => ({ mode: 'graph', storage: 'planned', inFlight })
 
@@ -129,22 +90,7 @@ describe.each(present)('a plan in graph mode on %s', device => {
   })
 
   it('waits for a reader that keeps its leases, whatever slot comes free', async () => {
-    await using session = await opened(net, device, { compile: compiling(3), params, ...shaken(7) })
-    const wanted = await outputs({ graph: net, params, feeds: { x: rows(30) } } as never, 'eager', 7)
-    const held: { readonly lease: { readonly y: Float32Array } & Disposable; readonly tick: number }[] = []
-    const giveBack = (at: number) => {
-      const [{ lease, tick }] = held.splice(at, 1) as [(typeof held)[0]]
-      expect([...lease.y]).toEqual([...(wanted[tick]!['y'] as Float32Array)])
-      lease[Symbol.dispose]()
-    }
-    let tick = 0
-    for await (const lease of session.run({ x: pulled(rows(30)) })) {
-      held.push({ lease, tick: tick++ })
-      // The middle one first, so that slots are used out of turn.
-      if (held.length === 3) giveBack(1)
-    }
-    while (held.length > 0) giveBack(0)
-    expect(tick).toBe(30)
+    await expectKept({ graph: net as never, params, compile: { inFlight: 3 } })
   })
 
   it('closes in the middle of a run, and leaves its memory to the next session', async () => {
@@ -265,7 +211,6 @@ describe.each(fleets)('a plan in graph mode on %s and the others', (...fleet) =>
     )
     return { y: back.pipe(on(near), add(there), download()) }
   })
-  const rows = (count: number) => Array.from({ length: count }, (_, tick) => floats(4, i => tick * 4 + i))
   const params = { w: floats(4, i => i + 1) }
 
   it('keeps its states on each of them, over many ticks', async () => {
