@@ -73,10 +73,10 @@ export interface NativeReport {
   readonly devices: readonly NativeDeviceInfo[]
   readonly libraries: readonly { name: string; found: string; version: string; problem: string }[]
   /**
-   * The measured choices of products' algorithms: the folder where they are kept (empty: nowhere), how many
-   * are there, and how many this process has measured.
+   * The measured choices of algorithms: the folder where they are kept (empty: nowhere), how many are there, and
+   * how many this process has measured. And how many kernels of this process call cuDNN.
    */
-  readonly products: { folder: string; kept: number; measured: number }
+  readonly choices: { folder: string; kept: number; measured: number; byCudnn: number }
 }
 
 /** Life as a number: tick 0, state 1, param 2, input 3, output 4. Space: device 0, pinned 1. */

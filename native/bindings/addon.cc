@@ -32,11 +32,12 @@ Napi::Value probe(const Napi::CallbackInfo& info) {
   Napi::Object result = Napi::Object::New(env);
   result.Set("devices", devices);
   result.Set("libraries", libraries);
-  Napi::Object products = Napi::Object::New(env);
-  products.Set("folder", report.products.folder);
-  products.Set("kept", static_cast<double>(report.products.kept));
-  products.Set("measured", static_cast<double>(report.products.measured));
-  result.Set("products", products);
+  Napi::Object choices = Napi::Object::New(env);
+  choices.Set("folder", report.choices.folder);
+  choices.Set("kept", static_cast<double>(report.choices.kept));
+  choices.Set("measured", static_cast<double>(report.choices.measured));
+  choices.Set("byCudnn", static_cast<double>(report.choices.byCudnn));
+  result.Set("choices", choices);
   return result;
 }
 

@@ -602,11 +602,16 @@ void manySource(const KernelSpec& spec, int architecture, int multiprocessors, s
 }  // namespace
 }  // namespace attention
 
+bool isFewQueries(const KernelSpec& spec) {
+  const AttentionSpec& one = spec.attention;
+  return one.heads / one.groups * one.queries <= attention::kFewRows &&
+         std::max(one.size, one.valueSize) <= attention::kFewSize;
+}
+
 void attentionSource(const KernelSpec& spec, int architecture, int multiprocessors, KernelSource* source) {
   const AttentionSpec& one = spec.attention;
   const std::string text = kPrelude + attention::constants(spec) + attention::kCommon;
-  if (one.heads / one.groups * one.queries <= attention::kFewRows &&
-      std::max(one.size, one.valueSize) <= attention::kFewSize)
+  if (isFewQueries(spec))
     attention::fewSource(spec, architecture, multiprocessors, text, source);
   else
     attention::manySource(spec, architecture, multiprocessors, text, source);

@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <sstream>
 
 namespace braid::cuda {
 namespace {
@@ -23,32 +22,10 @@ std::string hexOf(std::uint64_t value) {
   return text;
 }
 
-// The problem, what was chosen, and a checksum of both.
-std::string choiceText(const std::string& problem, const MatmulChosen& chosen) {
-  std::string text =
-      problem + "few rows " + (chosen.few ? "1" : "0") + "\nrelu apart " + (chosen.apart ? "1" : "0") + "\n";
-  for (const MatmulChoice& choice : chosen.choices) {
-    text += "algorithm " + std::to_string(choice.alignment) + " " + std::to_string(choice.workspaceBytes);
-    for (const std::uint64_t word : choice.algorithm.data) text += " " + hexOf(word);
-    text += "\n";
-  }
-  return text + "check " + hexOf(hashOf(text)) + "\n";
-}
+std::atomic<std::uint64_t> measured{0};
 
-// The checksum is not looked at here: the caller writes what was found again, and compares.
-bool parseChoice(const std::string& rest, MatmulChosen* chosen) {
-  std::istringstream lines(rest);
-  std::string word, second;
-  if (!(lines >> word >> second >> chosen->few >> word >> second >> chosen->apart)) return false;
-  while (lines >> word && word == "algorithm") {
-    MatmulChoice choice;
-    lines >> choice.alignment >> choice.workspaceBytes >> std::hex;
-    for (std::uint64_t& each : choice.algorithm.data) lines >> each;
-    if (!(lines >> std::dec)) return false;
-    chosen->choices.push_back(choice);
-  }
-  return true;
-}
+// The last line of a file: of all before it.
+std::string checkOf(const std::string& text) { return "check " + hexOf(hashOf(text)) + "\n"; }
 
 struct OpenFile {
   int handle;
@@ -95,24 +72,26 @@ std::string ChoiceFiles::pathOf(const std::string& problem) const {
   return folder_ + "/" + hexOf(hashOf(problem)) + kSuffix;
 }
 
-bool ChoiceFiles::read(const std::string& problem, MatmulChosen* chosen) const {
-  if (folder_.empty()) return false;
-  std::string text;
-  if (!readWhole(pathOf(problem), &text) || text.compare(0, problem.size(), problem) != 0) return false;
-  MatmulChosen found;
-  if (!parseChoice(text.substr(problem.size()), &found) || choiceText(problem, found) != text) return false;
-  *chosen = std::move(found);
+bool ChoiceFiles::readText(const std::string& problem, std::string* text) const {
+  std::string whole;
+  if (folder_.empty() || !readWhole(pathOf(problem), &whole) || !whole.starts_with(problem)) return false;
+  const std::size_t last = checkOf("").size();
+  if (whole.size() < problem.size() + last) return false;
+  const std::string before = whole.substr(0, whole.size() - last);
+  if (before + checkOf(before) != whole) return false;
+  *text = before.substr(problem.size());
   return true;
 }
 
-void ChoiceFiles::write(const std::string& problem, const MatmulChosen& chosen) const {
+void ChoiceFiles::writeText(const std::string& problem, const std::string& text) const {
   if (folder_.empty()) return;
   std::error_code ignored;
   std::filesystem::create_directories(folder_, ignored);
   static std::atomic<std::uint64_t> written{0};
   const std::string path = pathOf(problem),
                     whole = path + "." + std::to_string(::getpid()) + "." + std::to_string(++written);
-  if (!writeWhole(whole, choiceText(problem, chosen)) || std::rename(whole.c_str(), path.c_str()) != 0)
+  if (!writeWhole(whole, problem + text + checkOf(problem + text)) ||
+      std::rename(whole.c_str(), path.c_str()) != 0)
     ::unlink(whole.c_str());
 }
 
@@ -126,13 +105,17 @@ std::size_t ChoiceFiles::count() const {
   return found;
 }
 
+std::uint64_t measuredChoices() { return measured; }
+
+void countMeasured() { ++measured; }
+
 std::string choiceFolder() {
   const std::string own = environment("BRAID_CACHE"), users = environment("XDG_CACHE_HOME"),
                     home = environment("HOME");
   if (own == "off") return "";
-  if (!own.empty()) return own + "/products";
-  if (users.starts_with('/')) return users + "/braid/products";  // a relative one is to be ignored
-  return home.empty() ? "" : home + "/.cache/braid/products";
+  if (!own.empty()) return own + "/choices";
+  if (users.starts_with('/')) return users + "/braid/choices";  // a relative one is to be ignored
+  return home.empty() ? "" : home + "/.cache/braid/choices";
 }
 
 }  // namespace braid::cuda

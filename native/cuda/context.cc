@@ -10,6 +10,16 @@ std::string describe(const DriverFunctions& call, CUresult code) {
   return std::string(name) + " (" + text + ")";
 }
 
+std::string deviceText(const Context& context) {
+  char device[256] = "";
+  context.call().cuDeviceGetName(device, sizeof(device), context.device());
+  return std::string("device ") + device + "\ncapability " +
+         std::to_string(context.attribute(kComputeMajor)) + "." +
+         std::to_string(context.attribute(kComputeMinor)) + "\nmultiprocessors " +
+         std::to_string(context.attribute(kMultiprocessors)) + "\ndriver " +
+         std::to_string(context.library().version) + "\n";
+}
+
 Status Context::open(std::shared_ptr<const DriverLibrary> library, int ordinal,
                      std::shared_ptr<Context>* context) {
   const DriverFunctions& call = library->call;

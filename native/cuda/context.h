@@ -62,6 +62,9 @@ class Current {
   bool pushed_ = false;
 };
 
+// The device and its driver, as far as measurements depend on them, in lines of text.
+std::string deviceText(const Context& context);
+
 // "CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
 std::string describe(const DriverFunctions& call, CUresult code);
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 
+#include "cuda/cudnn_kernels.h"
 #include "cuda/handles.h"
 #include "cuda/matmul.h"
 #include "cuda/source.h"
@@ -17,7 +18,8 @@ CudaDriver::CudaDriver(std::shared_ptr<Context> context, const LibraryPaths& pat
       call_(context_->call()),
       graph_(context_->library().graph),
       compiler_(std::make_shared<Compiler>(context_, paths.nvrtc)),
-      blas_(std::make_shared<Blas>(context_, compiler_, paths.cublasLt, paths.choices)) {
+      blas_(std::make_shared<Blas>(context_, compiler_, paths.cublasLt, paths.choices)),
+      cudnn_(std::make_shared<CudnnKernels>(context_, compiler_, paths)) {
   pageProperties_.location.id = context_->device();
 }
 
@@ -322,7 +324,9 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
       KernelSource source;
       const int architecture = context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor);
       attentionSource(spec, architecture, info_.multiprocessors, &source);
-      return prepareSource(source, spec.attention.reads(), "attention", kernel);
+      const Status status = prepareSource(source, spec.attention.reads(), "attention", kernel);
+      if (status == Status::ok) cudnn_->improve(spec, source.text, kernel);
+      return status;
     }
     case KernelSpec::Kind::reduce: {
       KernelSource source;

@@ -12,6 +12,7 @@
 namespace braid::cuda {
 
 class Blas;
+class CudnnKernels;
 
 // The driver table over one CUDA device's primary context. A Stream is a CUstream, an Event a CUevent, Pages
 // the driver's handle, each passed through as it is.
@@ -136,6 +137,7 @@ class CudaDriver : public Driver {
   CUmemAllocationProp pageProperties_;
   std::shared_ptr<Compiler> compiler_;
   std::shared_ptr<Blas> blas_;
+  std::shared_ptr<CudnnKernels> cudnn_;
 };
 
 // A device's name, size and numbers; whether its context is current or not. Used by the driver and by

@@ -9,7 +9,7 @@
 namespace braid::cuda {
 namespace {
 
-// Directories that hold libnvrtc and libcublasLt where the loader does not look: toolkits, then wheels of the
+// Directories that hold libnvrtc, libcublasLt and libcudnn where the loader does not look: toolkits, then wheels of the
 // running Python environment, then those of the system.
 std::vector<std::string> libraryDirectories() {
   std::vector<std::string> patterns;
@@ -51,6 +51,17 @@ std::string pathOf(void* handle, const std::string& fallback) {
   return fallback;
 }
 
+// Each name by the loader's own search, then in those directories.
+std::vector<std::string> candidatesOf(const std::vector<std::string>& names) {
+  const std::vector<std::string> directories = libraryDirectories();
+  std::vector<std::string> candidates;
+  for (const std::string& name : names) {
+    candidates.push_back(name);
+    for (const std::string& directory : directories) candidates.push_back(directory + "/" + name);
+  }
+  return candidates;
+}
+
 bool missing(const SharedLibrary& library, const char* symbol, std::string* problem) {
   *problem = library.path + " has no function " + symbol + ": it is older than CUDA 12.0";
   return false;
@@ -88,16 +99,15 @@ std::string versionText(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
+std::string libraryVersionText(std::size_t version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
 std::vector<std::string> libraryCandidates(const std::string& base, int driverVersion) {
-  const std::vector<std::string> directories = libraryDirectories();
-  std::vector<std::string> candidates;
   const char* first = driverVersion >= 13000 ? ".so.13" : ".so.12";
   const char* second = driverVersion >= 13000 ? ".so.12" : ".so.13";
-  for (const char* suffix : {first, second, ".so"}) {
-    candidates.push_back(base + suffix);
-    for (const std::string& directory : directories) candidates.push_back(directory + "/" + base + suffix);
-  }
-  return candidates;
+  return candidatesOf({base + first, base + second, base + ".so"});
 }
 
 bool openLibrary(const std::vector<std::string>& candidates, SharedLibrary* library, std::string* problem) {
@@ -197,6 +207,32 @@ std::shared_ptr<const CublasLtLibrary> CublasLtLibrary::open(const std::vector<s
 #undef BRAID_RESOLVE
   blas->version = blas->call.cublasLtGetVersion();
   return blas;
+}
+
+std::shared_ptr<const CudnnLibrary> CudnnLibrary::open(const std::vector<std::string>& paths,
+                                                       std::string* problem) {
+  auto cudnn = std::make_shared<CudnnLibrary>();
+  const std::string remedy = ". Install it: pip install nvidia-cudnn-cu13 (or -cu12); or name its directory in "
+                             "LD_LIBRARY_PATH";
+  if (!openLibrary(paths.empty() ? candidatesOf({"libcudnn.so.9"}) : paths, &cudnn->library, problem)) {
+    *problem = "cuDNN is missing: " + *problem + remedy;
+    return nullptr;
+  }
+#define BRAID_RESOLVE(result, name, arguments)                                                          \
+  cudnn->call.name = reinterpret_cast<decltype(cudnn->call.name)>(dlsym(cudnn->library.handle, #name)); \
+  if (!cudnn->call.name) {                                                                              \
+    *problem = cudnn->library.path + " has no function " #name + remedy;                                \
+    return nullptr;                                                                                     \
+  }
+  BRAID_CUDNN_FUNCTIONS(BRAID_RESOLVE)
+#undef BRAID_RESOLVE
+  cudnn->version = cudnn->call.cudnnGetVersion();
+  if (cudnn->version < kOldestCudnn) {
+    *problem = cudnn->library.path + " is cuDNN " + libraryVersionText(cudnn->version) + "; Braid uses " +
+               libraryVersionText(kOldestCudnn) + " or later" + remedy;
+    return nullptr;
+  }
+  return cudnn;
 }
 
 }  // namespace braid::cuda

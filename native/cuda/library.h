@@ -6,15 +6,21 @@
 
 #include "cuda/api.h"
 #include "cuda/cublaslt_api.h"
+#include "cuda/cudnn_api.h"
 #include "cuda/nvrtc_api.h"
 
 namespace braid::cuda {
 
+// When a kernel of cuDNN's computes what one of Braid's own computes too: where it is faster, never, or
+// wherever it can. The last two are for tests and comparisons.
+enum class UseCudnn : std::uint8_t { measured, never, always };
+
 // Names or paths to try, in order, for each library; empty: where an installation has them. And the folder
-// where choices of products are kept; empty: nowhere.
+// where measured choices are kept; empty: nowhere.
 struct LibraryPaths {
-  std::vector<std::string> driver, nvrtc, cublasLt;
+  std::vector<std::string> driver, nvrtc, cublasLt, cudnn;
   std::string choices{};
+  UseCudnn useCudnn = UseCudnn::measured;
 };
 
 // A library opened at run time. Never closed: CUDA's libraries keep threads and exit handlers of their own,
@@ -58,10 +64,24 @@ struct CublasLtLibrary {
                                                      std::string* problem);
 };
 
+struct CudnnLibrary {
+  SharedLibrary library;
+  CudnnFunctions call;
+  std::size_t version = 0;  // 91701 for 9.17.1
+  static std::shared_ptr<const CudnnLibrary> open(const std::vector<std::string>& paths,
+                                                  std::string* problem);
+};
+
+// The oldest cuDNN that Braid works with, 9.11.0: attention of 9.10.0 and 9.10.1 is known to be wrong, and
+// before 9.10 it takes no infinity for what a query does not see.
+inline constexpr std::size_t kOldestCudnn = 91100;
+
 // The oldest driver that Braid works with: CUDA 12.0.
 inline constexpr int kOldestDriver = 12000;
 
 // "13.0" of 13000.
 std::string versionText(int version);
+// "9.17.1" of 91701, "13.1.0" of 130100.
+std::string libraryVersionText(std::size_t version);
 
 }  // namespace braid::cuda

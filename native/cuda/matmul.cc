@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 
 #include "cuda/matmul_problem.h"
 #include "cuda/matmul_relu.h"
@@ -20,8 +19,6 @@ constexpr int kCandidates = 8;
 // Kept choices are measured anew when this changes: it must with anything here, in matmul_tune.cc or in
 // matmul_relu.cc that decides a choice.
 constexpr int kChoiceFormat = 1;
-
-std::atomic<std::uint64_t> measured{0};
 
 class MatmulKernel : public CudaKernel {
  public:
@@ -97,8 +94,6 @@ BlasSession::~BlasSession() {
   library->call.cublasLtDestroy(handle);
 }
 
-std::uint64_t measuredProducts() { return measured; }
-
 Blas::Blas(std::shared_ptr<Context> context, std::shared_ptr<Compiler> compiler,
            std::vector<std::string> paths, std::string folder)
     : context_(std::move(context)),
@@ -146,16 +141,10 @@ std::unique_ptr<Kernel> Blas::fewRows(const KernelSpec& spec) {
 }
 
 std::string Blas::nameOf(const KernelSpec& spec, bool few) const {
-  char device[256] = "";
-  context_->call().cuDeviceGetName(device, sizeof(device), context_->device());
   KernelSpec alike = spec;  // problems that differ in their scale are one
   alike.epilogue.scale = spec.epilogue.scale > 0 ? 1 : -1;
   KernelSource source;
-  return "braid choice " + std::to_string(kChoiceFormat) + "\ndevice " + device + "\ncapability " +
-         std::to_string(context_->attribute(kComputeMajor)) + "." +
-         std::to_string(context_->attribute(kComputeMinor)) + "\nmultiprocessors " +
-         std::to_string(context_->attribute(kMultiprocessors)) + "\ndriver " +
-         std::to_string(context_->library().version) + "\ncublasLt " +
+  return "braid choice " + std::to_string(kChoiceFormat) + "\n" + deviceText(*context_) + "cublasLt " +
          std::to_string(session_->library->version) + "\nproblem " + problemKey(spec) +
          "\nfew rows' kernel " + std::to_string(few && fewRows(alike, &source) ? hashOf(source.text) : 0) +
          "\n";
@@ -219,7 +208,7 @@ Status Blas::choose(const KernelSpec& spec, MatmulChosen* chosen) {
   bool certain = true;
   const Status status = algorithms(spec, chosen, &certain);
   if (status != Status::ok || chosen->choices.empty() || !measures) return status;
-  ++measured;
+  countMeasured();
   if (few) {
     std::unique_ptr<MatmulProblem> problem;
     const std::unique_ptr<Kernel> kernel = fewRows(spec);

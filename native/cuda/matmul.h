@@ -8,6 +8,7 @@
 
 #include "cuda/choice_files.h"
 #include "cuda/kernel.h"
+#include "cuda/matmul_choice.h"
 #include "cuda/nvrtc.h"
 #include "cuda/source.h"
 
@@ -27,9 +28,6 @@ struct MatmulAddresses {
 };
 
 class MatmulProblem;
-
-// How many problems' choices this process has measured.
-std::uint64_t measuredProducts();
 
 // Makes matmul kernels of one device. The library is opened at the first one that needs it. What is measured
 // for a problem is kept in `folder`, if that is not empty.

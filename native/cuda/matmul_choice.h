@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "cuda/cublaslt_api.h"
@@ -20,6 +21,10 @@ struct MatmulChosen {
   std::vector<MatmulChoice> choices;  // stricter alignments first
   bool few = false;                   // the kernel for few rows was faster
   bool apart = false;                 // relu is a kernel after the library's
+
+  // Lines of text, for a file.
+  std::string text() const;
+  bool parse(const std::string& text);
 };
 
 }  // namespace braid::cuda

@@ -4,6 +4,12 @@
 
 namespace braid::cuda {
 
+inline std::size_t operandBytes(const MatmulOperand& operand, std::int64_t rows, std::int64_t columns,
+                                std::int64_t batch) {
+  const std::int64_t elements = rows * columns + operand.batchStride * (batch - 1);
+  return static_cast<std::size_t>(elements) * elementBytes(operand.dtype);
+}
+
 // A row-major product as cuBLASLt's column-major one: cᵀ = bᵀ aᵀ, for which the same bytes serve. Owns the
 // descriptors.
 class MatmulProblem {

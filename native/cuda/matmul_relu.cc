@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cuda/matmul_scratch.h"
+#include "cuda/trial.h"
 
 namespace braid::cuda {
 namespace {

@@ -4,39 +4,12 @@
 #include <limits>
 #include <utility>
 
-#include "cuda/matmul_scratch.h"
+#include "cuda/trial.h"
 
 namespace braid::cuda {
 namespace {
 
-// Random signs and fractions around 1: zeros would let the chip run faster than any real product does.
-constexpr const char* kFill = R"cuda(
-extern "C" __global__ void braid_fill(unsigned* words, long long count, unsigned one, unsigned mask) {
-  for (long long i = (long long)blockIdx.x * 256 + threadIdx.x; i < count; i += (long long)gridDim.x * 256) {
-    unsigned x = (unsigned)i * 0x9e3779b1u;
-    x ^= x >> 16; x *= 0x85ebca6bu; x ^= x >> 13; x *= 0xc2b2ae35u; x ^= x >> 16;
-    words[i] = one | (x & mask);
-  }
-}
-)cuda";
-
-void fill(const Context& context, Compiler& compiler, DType type, CUdeviceptr to, std::size_t bytes,
-          CUstream stream) {
-  unsigned one = type == DType::f32 ? 0x3f800000u : type == DType::bf16 ? 0x3f803f80u : 0x3c003c00u;
-  unsigned mask = type == DType::f32 ? 0x807fffffu : type == DType::bf16 ? 0x807f807fu : 0x83ff83ffu;
-  long long words = static_cast<long long>(bytes / 4);
-  std::shared_ptr<Module> module;
-  CUfunction function = nullptr;
-  if (compiler.compile(kFill, "braid_fill.cu", Compiler::Flavor::generated, &module) != Status::ok ||
-      module->function("braid_fill", &function) != Status::ok) {
-    context.call().cuMemsetD32Async(to, one, static_cast<std::size_t>(words), stream);
-    return;
-  }
-  void* arguments[] = {&to, &words, &one, &mask};
-  context.call().cuLaunchKernel(function, 2048, 1, 1, 256, 1, 1, 0, stream, arguments, nullptr);
-}
-
-constexpr int kRounds = 3, kRunsARound = 2;
+constexpr int kRunsATurn = 2;
 
 }  // namespace
 
@@ -56,14 +29,13 @@ void tune(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compil
   if (!scratch.take(aBytes + kShift) || !scratch.take(bBytes + kShift) || !scratch.take(cBytes + kShift) ||
       !scratch.take(workspace) || (epilogue.bias && !scratch.take(cBytes + kShift)) ||
       (epilogue.residual && !scratch.take(cBytes + kShift)) ||
-      call.cuStreamCreateWithPriority(&scratch.stream, kStreamNonBlocking, 0) != kSuccess ||
-      call.cuEventCreate(&scratch.from, 0) != kSuccess || call.cuEventCreate(&scratch.to, 0) != kSuccess) {
+      !scratch.start()) {
     *certain = false;
     return;
   }
   if (timed) {
-    fill(context, compiler, spec.a.dtype, scratch.blocks[0], aBytes + kShift, scratch.stream);
-    fill(context, compiler, spec.b.dtype, scratch.blocks[1], bBytes + kShift, scratch.stream);
+    fillRandom(context, compiler, spec.a.dtype, scratch.blocks[0], aBytes + kShift, scratch.stream);
+    fillRandom(context, compiler, spec.b.dtype, scratch.blocks[1], bBytes + kShift, scratch.stream);
   }
   const auto run = [&](const MatmulChoice& choice) {
     const std::size_t shift = choice.alignment % kShift;
@@ -91,19 +63,10 @@ void tune(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compil
   if (!done) *certain = false;
   if (!timed || candidates < 2 || !done) return;
 
-  std::vector<float> best(candidates, std::numeric_limits<float>::max());
-  for (int round = 0; round < kRounds; ++round) {
-    for (std::size_t i = 0; i < candidates; ++i) {
-      float milliseconds = 0;
-      bool works = call.cuEventRecord(scratch.from, scratch.stream) == kSuccess;
-      for (int each = 0; works && each < kRunsARound; ++each) works = run((*choices)[i]) == Status::ok;
-      works = works && call.cuEventRecord(scratch.to, scratch.stream) == kSuccess &&
-              call.cuEventSynchronize(scratch.to) == kSuccess &&
-              call.cuEventElapsedTime(&milliseconds, scratch.from, scratch.to) == kSuccess;
-      if (!works) *certain = false;
-      if (works) best[i] = std::min(best[i], milliseconds);
-    }
-  }
+  // Nothing keeps the device busy: these products take longer than their calls.
+  const std::vector<float> best = contest(
+      scratch, {.contenders = candidates, .runs = kRunsATurn, .ahead = 0},
+      [&](std::size_t which, std::size_t) { return run((*choices)[which]); }, certain);
   // Within the noise of the clock the library's first stays first, so that two processes mostly choose alike.
   std::size_t chosen = static_cast<std::size_t>(std::min_element(best.begin(), best.end()) - best.begin());
   if (best[0] <= 1.01f * best[chosen]) chosen = 0;
@@ -116,8 +79,7 @@ bool isFewTaken(const CudaKernel& few, const MatmulProblem& problem, const Matmu
                 const KernelSpec& spec, bool* certain) {
   // In a program, other weights are read between two uses of these, so the second-level cache has forgotten
   // them.
-  constexpr std::size_t kCold = 96 << 20;
-  constexpr int kFewRuns = 20, kAhead = 4;
+  constexpr int kFewRuns = 20;
   const Context& context = *problem.session().context;
   const DriverFunctions& call = context.call();
   const MatmulEpilogue& epilogue = spec.epilogue;
@@ -130,9 +92,7 @@ bool isFewTaken(const CudaKernel& few, const MatmulProblem& problem, const Matmu
   for (const std::size_t bytes :
        {operandBytes(spec.a, spec.m, spec.k, 1), weights, cBytes, choice.workspaceBytes, cBytes, cBytes})
     if (!scratch.take(bytes)) return false;
-  if (call.cuStreamCreateWithPriority(&scratch.stream, kStreamNonBlocking, 0) != kSuccess ||
-      call.cuEventCreate(&scratch.from, 0) != kSuccess || call.cuEventCreate(&scratch.to, 0) != kSuccess)
-    return false;
+  if (!scratch.start()) return false;
   *certain = sure;
   MatmulAddresses at{scratch.blocks[0], scratch.blocks[1], scratch.blocks[2]};
   at.workspace = scratch.blocks[3];
@@ -147,23 +107,9 @@ bool isFewTaken(const CudaKernel& few, const MatmulProblem& problem, const Matmu
     if (epilogue.residual) reads.push_back(here.residual);
     return few.launch(reads.data(), &here.c, scratch.stream);
   };
-  float best[2] = {std::numeric_limits<float>::max(), std::numeric_limits<float>::max()};
-  for (int round = 0; round < kRounds; ++round)
-    for (int which = 0; which < 2; ++which) {
-      float milliseconds = 0;
-      bool works = true;
-      // The device is kept busy until all launches are in its queue: they are timed there, not on the host.
-      for (int each = 0; works && each < kAhead; ++each)
-        works = call.cuMemsetD32Async(at.b, 0, weights / 4, scratch.stream) == kSuccess;
-      works = works && call.cuEventRecord(scratch.from, scratch.stream) == kSuccess;
-      for (std::size_t each = 0; works && each < kFewRuns; ++each)
-        works = run(which == 0, each % copies) == Status::ok;
-      works = works && call.cuEventRecord(scratch.to, scratch.stream) == kSuccess &&
-              call.cuEventSynchronize(scratch.to) == kSuccess &&
-              call.cuEventElapsedTime(&milliseconds, scratch.from, scratch.to) == kSuccess;
-      if (works) best[which] = std::min(best[which], milliseconds);
-      if (!works) *certain = false;
-    }
+  const std::vector<float> best = contest(
+      scratch, {.runs = kFewRuns, .busy = at.b, .busyBytes = weights},
+      [&](std::size_t which, std::size_t each) { return run(which == 0, each % copies); }, certain);
   // Within the noise of the clock it is taken, so that two processes mostly choose alike.
   return best[1] < std::numeric_limits<float>::max() && best[1] <= 1.02f * best[0];
 }

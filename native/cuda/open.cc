@@ -1,3 +1,6 @@
+#include <cstdlib>
+#include <string>
+
 #include "cuda/choice_files.h"
 #include "cuda/driver.h"
 #include "cuda/probe.h"
@@ -8,6 +11,10 @@ namespace {
 cuda::LibraryPaths installed() {
   cuda::LibraryPaths paths;
   paths.choices = cuda::choiceFolder();
+  const char* given = std::getenv("BRAID_CUDNN");
+  const std::string use = given ? given : "";
+  if (use == "off") paths.useCudnn = cuda::UseCudnn::never;
+  if (use == "always") paths.useCudnn = cuda::UseCudnn::always;
   return paths;
 }
 

@@ -3,7 +3,7 @@
 #include "cuda/choice_files.h"
 #include "cuda/context.h"
 #include "cuda/driver.h"
-#include "cuda/matmul.h"
+#include "cuda/cudnn_kernels.h"
 
 namespace braid::cuda {
 namespace {
@@ -66,12 +66,15 @@ CudaReport probe(const LibraryPaths& paths) {
   problem.clear();
   const auto blas = CublasLtLibrary::open(paths.cublasLt, version, &problem);
   all.libraries.push_back(blas ? LibraryReport{"cuBLASLt", blas->library.path,
-                                               std::to_string(blas->version / 10000) + "." +
-                                                   std::to_string(blas->version / 100 % 100) + "." +
-                                                   std::to_string(blas->version % 100),
-                                               ""}
+                                               libraryVersionText(blas->version), ""}
                                : LibraryReport{"cuBLASLt", "", "", problem});
-  all.products = {paths.choices, ChoiceFiles(paths.choices).count(), measuredProducts()};
+  problem.clear();
+  const auto cudnn = paths.useCudnn == UseCudnn::never ? nullptr : CudnnLibrary::open(paths.cudnn, &problem);
+  if (paths.useCudnn == UseCudnn::never) problem = "not looked for: BRAID_CUDNN=off";
+  all.libraries.push_back(
+      cudnn ? LibraryReport{"cuDNN", cudnn->library.path, libraryVersionText(cudnn->version), ""}
+            : LibraryReport{"cuDNN", "", "", problem});
+  all.choices = {paths.choices, ChoiceFiles(paths.choices).count(), measuredChoices(), preparedByCudnn()};
   return all;
 }
 

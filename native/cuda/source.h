@@ -40,6 +40,8 @@ void rowSource(const KernelSpec& spec, KernelSource* source);
 // for 9.0): on tensor cores, with the keys split over threads and blocks where queries are few, or by plain
 // arithmetic.
 void attentionSource(const KernelSpec& spec, int architecture, int multiprocessors, KernelSource* source);
+// Whether the queries that share keys are so few that reading these takes the time.
+bool isFewQueries(const KernelSpec& spec);
 // A reduction over the middle of outer × length × inner. The order of additions depends on the sizes alone,
 // so equal inputs give equal bits.
 void reduceSource(const KernelSpec& spec, int multiprocessors, KernelSource* source);

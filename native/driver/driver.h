@@ -199,19 +199,19 @@ Status openCuda(std::unique_ptr<Driver>* driver, int ordinal, std::string* detai
 struct LibraryReport {
   std::string name, found, version, problem;
 };
-// Choices of products' algorithms: the folder where they are kept (empty: nowhere), how many it has, and how
-// many this process has measured.
-struct ProductsReport {
+// Measured choices of algorithms: the folder where they are kept (empty: nowhere), how many it has, and how
+// many this process has measured. And how many kernels of this process call cuDNN.
+struct ChoicesReport {
   std::string folder;
   std::size_t kept = 0;
-  std::uint64_t measured = 0;
+  std::uint64_t measured = 0, byCudnn = 0;
 };
 struct CudaReport {
   int deviceCount = 0;
   std::vector<LibraryReport> libraries;
   std::vector<DeviceInfo> devices;
   std::vector<std::size_t> freeBytes;
-  ProductsReport products;
+  ChoicesReport choices;
 };
 CudaReport probeCuda();
 

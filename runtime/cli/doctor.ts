@@ -33,6 +33,12 @@ const advice: readonly (readonly [RegExp, string, string])[] = [
     'pip install nvidia-cublas-cu12 (or -cu13), or the CUDA toolkit; then put its folder in LD_LIBRARY_PATH',
   ],
   [
+    /cudnn/i,
+    "attention on cuda where it is faster than Braid's own kernel",
+    'needed by nothing; to have it: pip install nvidia-cudnn-cu12 (or -cu13), then put its folder in ' +
+      'LD_LIBRARY_PATH, and unset BRAID_CUDNN',
+  ],
+  [
     /nccl/i,
     'collectives of many GPUs',
     'pip install nvidia-nccl-cu12 (or -cu13), or your distribution; then put its folder in LD_LIBRARY_PATH',
@@ -45,20 +51,21 @@ const advice: readonly (readonly [RegExp, string, string])[] = [
 ]
 
 const adviceOf = (name: string) => advice.find(([pattern]) => pattern.test(name))
+const purposeOf = (name: string) => adviceOf(name)?.[1] ?? 'an optional part'
 
 interface Probe {
   readonly found: readonly DeviceSummary[]
   readonly libraries: readonly Library[]
-  readonly products: NativeReport['products'] | undefined
+  readonly choices: NativeReport['choices'] | undefined
   readonly problem: string | undefined
 }
 
 const probe = (): Probe => {
   try {
-    const { libraries, products } = native().probe()
-    return { found: devices(), libraries, products, problem: undefined }
+    const { libraries, choices } = native().probe()
+    return { found: devices(), libraries, choices, problem: undefined }
   } catch (error) {
-    return { found: [], libraries: [], products: undefined, problem: (error as Error).message }
+    return { found: [], libraries: [], choices: undefined, problem: (error as Error).message }
   }
 }
 
@@ -96,9 +103,9 @@ const saySettings = (
     say(`  ${bad('refused')}, and with it the whole text:\n${indented(renderAll(faults))}`)
 }
 
-/** Where the measured choices of products' algorithms are kept. */
-const sayProducts = ({ folder, kept }: NativeReport['products'], { say, styles }: Output): void => {
-  say(`\n${styles.bold('Products on cuda')}`)
+/** Where the measured choices of algorithms are kept. */
+const sayChoices = ({ folder, kept }: NativeReport['choices'], { say, styles }: Output): void => {
+  say(`\n${styles.bold('Products and attention on cuda')}`)
   if (folder === '') {
     say(
       '  Algorithms are measured at each open: BRAID_CACHE=off, or there is no HOME to keep the choices in.',
@@ -123,13 +130,13 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
   if (values.device !== undefined && values.machine === undefined)
     throw new Misuse(`--device says where --machine FILE is measured: give --machine too\nusage: ${usage}`)
   const wanted = values.device === undefined ? 'auto' : device(values.device)
-  const { found, libraries, products, problem } = probe()
+  const { found, libraries, choices, problem } = probe()
   const gpu = found.some(({ kind }) => kind === 'cuda')
   const todo = libraries
     .filter(({ found }) => found === '')
     .map(library => ({
       library: library.name,
-      for: adviceOf(library.name)?.[1] ?? 'an optional part',
+      for: purposeOf(library.name),
       do: adviceOf(library.name)?.[2] ?? 'nothing, unless a plan asks for it',
     }))
   const system = {
@@ -149,13 +156,13 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
     system,
     devices: found,
     libraries,
-    ...(products === undefined ? {} : { products }),
+    ...(choices === undefined ? {} : { choices }),
     todo,
     auto: gpu ? 'cuda:0' : 'host',
     allocator,
     ...(measured === undefined ? {} : { machine: measured }),
   })
-  sayDoctor({ system, found, libraries, products, problem, todo, allocator, measured, gpu }, out)
+  sayDoctor({ system, found, libraries, choices, problem, todo, allocator, measured, gpu }, out)
   return problem === undefined ? 0 : 1
 }
 
@@ -170,7 +177,7 @@ interface Report extends Probe {
 }
 
 const sayDoctor = (report: Report, out: Output): void => {
-  const { system, found, libraries, products, problem, todo, allocator, measured, gpu } = report
+  const { system, found, libraries, choices, problem, todo, allocator, measured, gpu } = report
   const { bold, good, bad, dim } = out.styles
   const { cores, memory } = system
   const free = `${bytes(memory.free)} of ${bytes(memory.total)} memory free`
@@ -183,10 +190,10 @@ const sayDoctor = (report: Report, out: Output): void => {
   const rows = libraries.map(({ name, found, version, problem }) => [
     name,
     found === '' ? dim('missing') : good('found'),
-    found === '' ? problem : [version, found].filter(Boolean).join('  '),
+    found === '' ? problem : `${[version, found].filter(Boolean).join('  ')}, for ${purposeOf(name)}`,
   ])
   if (rows.length > 0) out.say(`\n${bold('Libraries')}\n${table(rows, '  ')}`)
-  if (products !== undefined) sayProducts(products, out)
+  if (choices !== undefined) sayChoices(choices, out)
   saySettings(allocator, out)
   if (measured !== undefined) {
     const { device, file } = measured

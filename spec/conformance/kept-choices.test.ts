@@ -1,17 +1,18 @@
-// What is measured for products when a plan is opened is kept for the next process.
+// What is measured for products and attention when a plan is opened is kept for the next process.
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
+import { native } from '../../runtime/addon.js'
 import { braidWith, objectOf, root, scratch } from '../fixtures/command.js'
 import { present } from './devices.js'
 
-const program = fileURLToPath(new URL('../fixtures/measured-products.ts', import.meta.url))
+const program = fileURLToPath(new URL('../fixtures/measured-choices.ts', import.meta.url))
 
 interface Printed {
   readonly yields: string
-  readonly products: { readonly folder: string; readonly kept: number; readonly measured: number }
+  readonly choices: { readonly folder: string; readonly kept: number; readonly measured: number }
 }
 
 const opened = (device: string, cache: string): Printed => {
@@ -26,16 +27,19 @@ const opened = (device: string, cache: string): Printed => {
 }
 
 describe.each(present)('choices of algorithms on %s', device => {
-  // `host` multiplies by one algorithm.
-  const choices = device === 'host' ? 0 : 3
+  // `host` has one algorithm for each. Attention has two where cuDNN is installed.
+  const hasCudnn = native()
+    .probe()
+    .libraries.some(({ name, found }) => name === 'cuDNN' && found !== '')
+  const choices = device === 'host' ? 0 : hasCudnn ? 4 : 3
   const { folder: cache } = scratch()
-  const folder = join(cache, 'products')
+  const folder = join(cache, 'choices')
 
   it('are measured once, and are then the same', { timeout: 240_000 }, () => {
     const first = opened(device, cache)
-    expect(first.products).toEqual({ folder, kept: choices, measured: choices })
+    expect(first.choices).toMatchObject({ folder, kept: choices, measured: choices })
     const second = opened(device, cache)
-    expect(second.products).toEqual({ folder, kept: choices, measured: 0 })
+    expect(second.choices).toMatchObject({ folder, kept: choices, measured: 0 })
     expect(second.yields).toBe(first.yields)
   })
 
@@ -43,15 +47,15 @@ describe.each(present)('choices of algorithms on %s', device => {
     const names = choices === 0 ? [] : readdirSync(folder)
     for (const name of names)
       writeFileSync(join(folder, name), readFileSync(join(folder, name)).subarray(0, -20))
-    expect(opened(device, cache).products.measured).toBe(choices)
-    expect(opened(device, cache).products.measured).toBe(0)
-    expect(opened(device, 'off').products).toEqual({ folder: '', kept: 0, measured: choices })
+    expect(opened(device, cache).choices.measured).toBe(choices)
+    expect(opened(device, cache).choices.measured).toBe(0)
+    expect(opened(device, 'off').choices).toMatchObject({ folder: '', kept: 0, measured: choices })
   })
 })
 
 it('doctor says where choices are kept, how many there are, and how to have them measured anew', () => {
   const { folder: cache } = scratch()
-  const folder = join(cache, 'products')
+  const folder = join(cache, 'choices')
   const none = braidWith({ BRAID_CACHE: cache }, 'doctor')
   expect(none.stdout).toContain(`none is kept yet; they will be in ${folder}`)
   mkdirSync(folder)
@@ -63,7 +67,7 @@ it('doctor says where choices are kept, how many there are, and how to have them
   const off = braidWith({ BRAID_CACHE: 'off' }, 'doctor')
   expect(off.stdout).toContain('BRAID_CACHE=off')
   expect(objectOf(braidWith({ BRAID_CACHE: cache }, 'doctor', '--json').stdout)).toMatchObject({
-    products: { folder, kept: 2 },
+    choices: { folder, kept: 2 },
   })
   rmSync(cache, { recursive: true })
 })

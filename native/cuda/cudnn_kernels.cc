@@ -1,0 +1,151 @@
+#include "cuda/cudnn_kernels.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "cuda/cudnn_trial.h"
+
+namespace braid::cuda {
+namespace {
+
+// From this much work on the library is asked: below it a launch takes longer than the arithmetic, and opening
+// stays quick.
+constexpr double kAskedFrom = 1073741824.0;  // 2^30 floating-point operations
+constexpr int kMostPlans = 4;
+
+// Kept choices are measured anew when this changes: it must with anything here or in the other files of cuDNN
+// that decides a choice.
+constexpr int kCudnnFormat = 1;
+
+std::atomic<std::uint64_t> prepared{0};
+
+class CudnnKernel : public CudaKernel {
+ public:
+  CudnnKernel(std::shared_ptr<const CudnnPlanned> planned, std::unique_ptr<Kernel> own)
+      : planned_(std::move(planned)), own_(std::move(own)) {}
+
+  std::size_t pieces() const override { return std::max(planned_->plan->pieces, own_->pieces()); }
+  Form form() const override { return Form::captured; }
+  Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override {
+    const CudnnProblem& problem = planned_->problem;
+    const std::size_t count = problem.offsets.size();
+    std::vector<DeviceAddress> operands(count);
+    DeviceAddress bits = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      operands[i] = (i < problem.reads ? reads[i] : writes[i - problem.reads]) + problem.offsets[i];
+      bits |= operands[i];
+    }
+    // The plan is made for operands that are aligned to 16 bytes.
+    if ((bits & 15) != 0) return static_cast<const CudaKernel&>(*own_).launch(reads, writes, stream);
+    const DeviceAddress workspace = planned_->plan->workspace > 0 ? writes[count - problem.reads] : 0;
+    return problem.graph->launch(*planned_->plan, operands, workspace, stream);
+  }
+
+ private:
+  std::shared_ptr<const CudnnPlanned> planned_;
+  std::unique_ptr<Kernel> own_;  // for operands that are not aligned
+};
+
+std::string attentionKey(const KernelSpec& spec) {
+  const AttentionSpec& one = spec.attention;
+  std::string key = "attention " + std::to_string(static_cast<int>(spec.input)) + " " +
+                    std::to_string(one.causal ? 1 : 0);
+  for (const std::int64_t value :
+       {spec.batch, one.heads, one.groups, one.queries, one.keys, one.size, one.valueSize})
+    key += " " + std::to_string(value);
+  for (const AttentionOperand* operand : {&one.q, &one.k, &one.v, &one.y}) {
+    key += " " + std::to_string(operand->offset);
+    for (const std::int64_t stride : operand->strides) key += " " + std::to_string(stride);
+  }
+  return key;
+}
+
+}  // namespace
+
+std::uint64_t preparedByCudnn() { return prepared; }
+
+CudnnPlanned::~CudnnPlanned() {
+  if (!problem.graph) return;
+  const std::shared_ptr<Context> context = problem.graph->session().context;
+  Current current(*context);
+  plan.reset();
+  problem.graph.reset();
+}
+
+CudnnKernels::CudnnKernels(std::shared_ptr<Context> context, std::shared_ptr<Compiler> compiler,
+                           const LibraryPaths& paths)
+    : context_(std::move(context)),
+      compiler_(std::move(compiler)),
+      paths_(paths.cudnn),
+      use_(paths.useCudnn),
+      files_(paths.choices) {}
+
+bool CudnnKernels::isOpen() {
+  if (!std::exchange(opened_, true)) session_ = CudnnSession::open(context_, paths_);
+  return session_ != nullptr;
+}
+
+std::string CudnnKernels::nameOf(const KernelSpec& spec, const std::string& source) const {
+  return "braid cudnn choice " + std::to_string(kCudnnFormat) + "\n" + deviceText(*context_) + "cudnn " +
+         std::to_string(session_->library->version) + "\nproblem " + attentionKey(spec) + "\nown kernel " +
+         std::to_string(hashOf(source)) + "\n";
+}
+
+std::shared_ptr<const CudnnPlanned> CudnnKernels::choose(const KernelSpec& spec, const std::string& source,
+                                                         const CudaKernel& own) {
+  auto planned = std::make_shared<CudnnPlanned>();
+  CudnnProblem& problem = planned->problem;
+  const std::string name = nameOf(spec, source);
+  const bool measures = use_ == UseCudnn::measured;
+  CudnnChosen kept;
+  const bool isKept = measures && files_.read(name, &kept);
+  if (isKept && !kept.taken) return nullptr;
+  if (!describeAttention(session_, spec, &problem)) return nullptr;
+  std::vector<CudnnOffer> offers = problem.graph->offers(kMostPlans);
+  if (!measures || isKept) {
+    bool certain = true;
+    CudnnTrial trial(*context_, *compiler_, problem);
+    if (trial.prepare(false))
+      for (CudnnOffer& offer : offers) {
+        if (isKept && offer.engine != kept.engine) continue;
+        planned->plan = problem.graph->plan(std::move(offer));
+        if (planned->plan && trial.runs(&*planned->plan, &certain)) return planned;
+        planned->plan.reset();
+      }
+    if (!isKept) return nullptr;
+    offers = problem.graph->offers(kMostPlans);
+  }
+  bool certain = true;
+  int taken = -1;
+  std::vector<CudnnPlan> plans;
+  CudnnTrial trial(*context_, *compiler_, problem);
+  if (!trial.prepare(true)) return nullptr;
+  for (CudnnOffer& offer : offers) {
+    std::optional<CudnnPlan> plan = problem.graph->plan(std::move(offer));
+    if (plan && trial.runs(&*plan, &certain) && trial.agrees(*plan, own, &certain)) plans.push_back(std::move(*plan));
+  }
+  if (!plans.empty()) taken = trial.fastest(plans, own, flopsOf(spec), &certain);
+  countMeasured();
+  CudnnChosen chosen{taken >= 0, taken >= 0 ? plans[std::size_t(taken)].offer.engine : CudnnEngine{}};
+  if (certain) files_.write(name, chosen);
+  if (taken < 0) return nullptr;
+  planned->plan.emplace(std::move(plans[std::size_t(taken)]));
+  return planned;
+}
+
+void CudnnKernels::improve(const KernelSpec& spec, const std::string& source, std::unique_ptr<Kernel>* kernel) {
+  const int architecture = context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor);
+  if (use_ == UseCudnn::never || !isForCudnn(spec, architecture) ||
+      (use_ == UseCudnn::measured && flopsOf(spec) < kAskedFrom))
+    return;
+  const std::lock_guard lock(mutex_);
+  if (!isOpen()) return;
+  const auto [entry, fresh] = chosen_.try_emplace(attentionKey(spec) + " " + std::to_string(spec.attention.scale));
+  if (fresh) entry->second = choose(spec, source, static_cast<const CudaKernel&>(**kernel));
+  if (!entry->second) return;
+  ++prepared;
+  *kernel = std::make_unique<CudnnKernel>(entry->second, std::move(*kernel));
+}
+
+}  // namespace braid::cuda
