@@ -1,4 +1,4 @@
-// What was measured for products is kept in files: found again it is not measured, and a file that is not as
+// What was measured is kept in files: found again it is not measured, and a file that is not as
 // it was written is as none.
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ namespace braid::test {
 namespace {
 
 namespace fs = std::filesystem;
-using cuda::ChoiceFiles, cuda::measuredProducts;
+using cuda::ChoiceFiles, cuda::measuredChoices;
 
 class KeptChoices : public ::testing::Test {
  protected:
@@ -53,7 +53,7 @@ class KeptChoices : public ::testing::Test {
     bool operator==(const Opened&) const = default;
   };
   Opened opened(bool relu, double scale = 1) {
-    const std::uint64_t before = measuredProducts();
+    const std::uint64_t before = measuredChoices();
     std::unique_ptr<Driver> driver;
     EXPECT_EQ(cuda::CudaDriver::open(0, paths_, &driver), Status::ok) << cuda::detail();
     EXPECT_EQ(driver->bind(), Status::ok);
@@ -69,7 +69,7 @@ class KeptChoices : public ::testing::Test {
     const int launches = calls("cuLaunchKernel");
     EXPECT_EQ(driver->launch(*kernel, reads, &write, nullptr), Status::ok) << driver->lastDetail();
     const bool own = calls("cuLaunchKernel") > launches;
-    return {kernel->pieces(), own ? lastLaunch() : "", measuredProducts() - before};
+    return {kernel->pieces(), own ? lastLaunch() : "", measuredChoices() - before};
   }
 
   fs::path only() const {
@@ -87,7 +87,7 @@ class KeptChoices : public ::testing::Test {
   }
 
   const fs::path root_ = fs::temp_directory_path() / ("braid-choices-" + std::to_string(::getpid()));
-  const fs::path folder_ = root_ / "cache" / "products";
+  const fs::path folder_ = root_ / "cache" / "choices";
   cuda::LibraryPaths paths_ = kFake;
 };
 
@@ -108,10 +108,10 @@ TEST_F(KeptChoices, AreNotMeasuredAgain) {
   }
   EXPECT_EQ(opened(true, -1).measured, 1u);
   EXPECT_EQ(ChoiceFiles(folder_.string()).count(), 3u);
-  const ProductsReport report = cuda::probe(paths_).products;
+  const ChoicesReport report = cuda::probe(paths_).choices;
   EXPECT_EQ(report.folder, folder_.string());
   EXPECT_EQ(report.kept, 3u);
-  EXPECT_EQ(report.measured, measuredProducts());
+  EXPECT_EQ(report.measured, measuredChoices());
 }
 
 TEST_F(KeptChoices, OfAProductWithoutAnyMeasurementAreNotKept) {
@@ -121,9 +121,9 @@ TEST_F(KeptChoices, OfAProductWithoutAnyMeasurementAreNotKept) {
   KernelSpec product = spec(true);
   product.epilogue = {};
   std::unique_ptr<Kernel> kernel;
-  const std::uint64_t before = measuredProducts();
+  const std::uint64_t before = measuredChoices();
   ASSERT_EQ(driver->prepare(&kernel, product, {}), Status::ok);
-  EXPECT_EQ(measuredProducts(), before);
+  EXPECT_EQ(measuredChoices(), before);
   EXPECT_FALSE(fs::exists(folder_));
 }
 
@@ -276,10 +276,10 @@ TEST(ChoiceFolder, FollowsTheEnvironment) {
     ::setenv(names[0], own, 1), ::setenv(names[1], users, 1), ::setenv(names[2], home, 1);
     return cuda::choiceFolder();
   };
-  EXPECT_EQ(folder("", "", "/home/a"), "/home/a/.cache/braid/products");
-  EXPECT_EQ(folder("", "/cache", "/home/a"), "/cache/braid/products");
-  EXPECT_EQ(folder("", "relative", "/home/a"), "/home/a/.cache/braid/products");
-  EXPECT_EQ(folder("/mine", "/cache", "/home/a"), "/mine/products");
+  EXPECT_EQ(folder("", "", "/home/a"), "/home/a/.cache/braid/choices");
+  EXPECT_EQ(folder("", "/cache", "/home/a"), "/cache/braid/choices");
+  EXPECT_EQ(folder("", "relative", "/home/a"), "/home/a/.cache/braid/choices");
+  EXPECT_EQ(folder("/mine", "/cache", "/home/a"), "/mine/choices");
   EXPECT_EQ(folder("off", "/cache", "/home/a"), "");
   EXPECT_EQ(folder("", "", ""), "");
   for (std::size_t i = 0; i < names.size(); ++i)

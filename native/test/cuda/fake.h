@@ -12,7 +12,8 @@
 
 namespace braid::test {
 
-inline const cuda::LibraryPaths kFake{{BRAID_FAKE_CUDA}, {BRAID_FAKE_CUDA}, {BRAID_FAKE_CUDA}};
+inline const cuda::LibraryPaths kFake{
+    {BRAID_FAKE_CUDA}, {BRAID_FAKE_CUDA}, {BRAID_FAKE_CUDA}, {BRAID_FAKE_CUDA}};
 
 template <class Function>
 Function* fake(const char* name) {

@@ -504,7 +504,7 @@ TEST_F(CudaFake, NamesTheDevicesThatThereAre) {
 
 TEST(CudaLibraries, ReportWhatWasSearchedAndWhatToDo) {
   std::unique_ptr<Driver> driver;
-  EXPECT_EQ(cuda::CudaDriver::open(0, {{"libbraid-absent.so.1"}, {}, {}}, &driver), Status::fileNotFound);
+  EXPECT_EQ(cuda::CudaDriver::open(0, {{"libbraid-absent.so.1"}, {}, {}, {}}, &driver), Status::fileNotFound);
   EXPECT_NE(cuda::detail().find("libbraid-absent.so.1"), std::string::npos);
   EXPECT_NE(cuda::detail().find("Install the NVIDIA driver"), std::string::npos);
 
@@ -530,12 +530,13 @@ TEST(CudaLibraries, PreferTheDriversOwnMajorVersion) {
 
 TEST(CudaLibraries, AreReportedFoundOrMissing) {
   const CudaReport full = cuda::probe(kFake);
-  ASSERT_EQ(full.libraries.size(), 3u);
+  ASSERT_EQ(full.libraries.size(), 4u);
   for (const LibraryReport& library : full.libraries) EXPECT_EQ(library.problem, "") << library.name;
   EXPECT_EQ(full.libraries[2].version, "13.1.1");
+  EXPECT_EQ(full.libraries[3].version, "9.19.0");
   EXPECT_EQ(full.devices.size(), 2u);
   EXPECT_EQ(full.freeBytes.size(), 2u);
-  const CudaReport none = cuda::probe({{"/nowhere/a.so"}, {"/nowhere/b.so"}, {"/nowhere/c.so"}});
+  const CudaReport none = cuda::probe({{"/nowhere/a.so"}, {"/nowhere/b.so"}, {"/nowhere/c.so"}, {"/nowhere/d.so"}});
   EXPECT_EQ(none.deviceCount, 0);
   for (const LibraryReport& library : none.libraries) EXPECT_NE(library.problem, "") << library.name;
 }

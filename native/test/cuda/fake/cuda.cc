@@ -1,4 +1,4 @@
-// A CUDA driver, NVRTC and cuBLASLt in one shared library, for tests on machines without a GPU: memory is the
+// A CUDA driver, NVRTC and cuBLASLt in one shared library (cuDNN of it is in cudnn.cc), for tests on machines without a GPU: memory is the
 // process's, streams complete at once, kernels only count, products are computed. Longer than a file should
 // be because the loader wants every function of three libraries in it. It is part of no product.
 //
@@ -294,7 +294,9 @@ CUgraphNodeParams fill;
 fill.type = 2;
 fill.memset = {to, 0, value, 4, words, 1, current};
 if (CUresult result = 0; captured(stream, fill, &result)) return result;
-for (std::size_t i = 0; i < words; ++i) reinterpret_cast<unsigned*>(to)[i] = value;
+// One of so much memory is only there to take time, on a real device.
+if (words <= std::size_t{8} << 20)
+  for (std::size_t i = 0; i < words; ++i) reinterpret_cast<unsigned*>(to)[i] = value;
 END
 
 #define FILL_ROWS(name, Element)                                                                       \
@@ -335,6 +337,7 @@ END EXPORT CUresult cuEventDestroy_v2(CUevent event) {
 CALL(cuEventRecord, (CUevent event, CUstream stream))
 if (reinterpret_cast<FakeEvent*>(event)->context != contextOf(stream)) return 400;
 reinterpret_cast<FakeEvent*>(event)->recorded = true;
+reinterpret_cast<FakeEvent*>(event)->time = state().time;
 END CALL(cuEventQuery, (CUevent)) END CALL(cuEventSynchronize, (CUevent)) END
     CALL(cuEventElapsedTime,
          (float* milliseconds, CUevent from, CUevent to)) for (CUevent event : {from, to}) {
@@ -342,7 +345,7 @@ END CALL(cuEventQuery, (CUevent)) END CALL(cuEventSynchronize, (CUevent)) END
   if (!each->recorded || (each->flags & kEventDisableTiming)) return 400;
   if (each->context != reinterpret_cast<FakeEvent*>(from)->context) return 400;
 }
-*milliseconds = 1;
+*milliseconds = 1 + reinterpret_cast<FakeEvent*>(to)->time - reinterpret_cast<FakeEvent*>(from)->time;
 END CALL(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void* data)) CUgraphNodeParams call;
 call.type = 3;
 call.host = {function, data};

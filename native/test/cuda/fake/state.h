@@ -31,8 +31,16 @@ struct State {
   bool reachable = true;
   // What relu of the library makes of a NaN, and of -0.
   bool keepsNaN = true, dropsSign = true;
-  // The first of the algorithms that the library offers.
+  // The first of the algorithms that a library offers.
   int offered = 0;
+  // What cuDNN says that it is, how many engines it offers, what a launch of it adds to the time, and whether it
+  // writes.
+  struct {
+    int version = 91900, offered = 2;
+    float milliseconds = 0;
+    bool writes = false;
+  } cudnn;
+  float time = 0;
 };
 
 inline State& state() {
@@ -71,6 +79,7 @@ struct FakeEvent {
   unsigned flags;
   bool recorded;
   CUcontext context;
+  float time = 0;
 };
 struct FakeGraph;
 struct FakeNode;
