@@ -15,8 +15,8 @@ class ChoiceFiles {
   // An empty folder keeps nothing.
   explicit ChoiceFiles(std::string folder) : folder_(std::move(folder)) {}
 
-  // `problem` names all that decides the choice, in lines of text, of which the first says of what kind it is.
-  // False unless its file is there and whole. A choice has `text()`, which are lines, and `parse(text)`.
+  // `problem` names all that decides the choice, in lines of text, of which the first says of what kind it
+  // is. False unless its file is there and whole. A choice has `text()`, which are lines, and `parse(text)`.
   template <class Chosen>
   bool read(const std::string& problem, Chosen* chosen) const {
     std::string text;

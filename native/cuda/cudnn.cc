@@ -133,8 +133,7 @@ CudnnDescriptor& CudnnDescriptor::finalize() {
 
 std::int64_t CudnnDescriptor::read(int attribute, int type, std::int64_t most, void* values) const {
   std::int64_t count = 0;
-  if (!good_ ||
-      call_->cudnnBackendGetAttribute(raw_, attribute, type, most, &count, values) != kCudnnSuccess)
+  if (!good_ || call_->cudnnBackendGetAttribute(raw_, attribute, type, most, &count, values) != kCudnnSuccess)
     return -1;
   return count;
 }

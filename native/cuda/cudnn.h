@@ -100,8 +100,8 @@ class CudnnGraph {
 
   // The last step: no operation comes after it. False where the library refused any part of the graph.
   bool finish();
-  // Engines for the graph, best first by the library's own estimate, without those whose sums are not of f32 or
-  // depend on timing.
+  // Engines for the graph, best first by the library's own estimate, without those whose sums are not of f32
+  // or depend on timing.
   std::vector<CudnnOffer> offers(int most) const;
   std::optional<CudnnPlan> plan(CudnnOffer offer) const;
   // The kernels of a plan, on memory of the operands. From any thread.
@@ -129,8 +129,8 @@ class CudnnGraph {
   std::vector<About> tensors_;
   std::vector<CudnnDescriptor> parts_;  // what operations are described by
   std::vector<CudnnDescriptor> operations_;
-  std::vector<CudnnDescriptor> graph_;   // one, from `finish` on
-  std::deque<std::uint32_t> numbers_;    // at addresses that stay
+  std::vector<CudnnDescriptor> graph_;  // one, from `finish` on
+  std::deque<std::uint32_t> numbers_;   // at addresses that stay
   std::vector<std::int64_t> operandIds_, numberIds_;
   bool f32_ = false;  // an operand is: tensor cores would round it
 };

@@ -6,8 +6,8 @@
 #include "cuda/api.h"
 
 // The part of cuDNN's graph interface that Braid calls (cudnn_graph.h of cuDNN 9). A problem is a graph of
-// operations on tensors, made of descriptors. Attributes are set by number, type and count, so a wrong type is
-// an error code, but a wrong number silently another attribute.
+// operations on tensors, made of descriptors. Attributes are set by number, type and count, so a wrong type
+// is an error code, but a wrong number silently another attribute.
 namespace braid::cuda {
 
 using cudnnStatus = int;
@@ -70,20 +70,20 @@ inline constexpr std::int32_t kNoteTensorCore = 0, kNoteDownConverts = 1, kNoteR
                               kNoteWinogradLast = 8;
 }  // namespace cudnn
 
-#define BRAID_CUDNN_FUNCTIONS(X)                                                                         \
-  X(cudnnStatus, cudnnCreate, (CudnnHandle * handle))                                                    \
-  X(cudnnStatus, cudnnDestroy, (CudnnHandle handle))                                                     \
-  X(cudnnStatus, cudnnSetStream, (CudnnHandle handle, CUstream stream))                                  \
-  X(std::size_t, cudnnGetVersion, ())                                                                    \
-  X(const char*, cudnnGetErrorString, (cudnnStatus status))                                              \
-  X(void, cudnnGetLastErrorString, (char* text, std::size_t bytes))                                      \
-  X(cudnnStatus, cudnnBackendCreateDescriptor, (int kind, CudnnRaw* descriptor))                         \
-  X(cudnnStatus, cudnnBackendDestroyDescriptor, (CudnnRaw descriptor))                                   \
-  X(cudnnStatus, cudnnBackendSetAttribute,                                                               \
-    (CudnnRaw descriptor, int attribute, int type, std::int64_t count, const void* values))              \
-  X(cudnnStatus, cudnnBackendGetAttribute,                                                               \
+#define BRAID_CUDNN_FUNCTIONS(X)                                                                          \
+  X(cudnnStatus, cudnnCreate, (CudnnHandle * handle))                                                     \
+  X(cudnnStatus, cudnnDestroy, (CudnnHandle handle))                                                      \
+  X(cudnnStatus, cudnnSetStream, (CudnnHandle handle, CUstream stream))                                   \
+  X(std::size_t, cudnnGetVersion, ())                                                                     \
+  X(const char*, cudnnGetErrorString, (cudnnStatus status))                                               \
+  X(void, cudnnGetLastErrorString, (char* text, std::size_t bytes))                                       \
+  X(cudnnStatus, cudnnBackendCreateDescriptor, (int kind, CudnnRaw* descriptor))                          \
+  X(cudnnStatus, cudnnBackendDestroyDescriptor, (CudnnRaw descriptor))                                    \
+  X(cudnnStatus, cudnnBackendSetAttribute,                                                                \
+    (CudnnRaw descriptor, int attribute, int type, std::int64_t count, const void* values))               \
+  X(cudnnStatus, cudnnBackendGetAttribute,                                                                \
     (CudnnRaw descriptor, int attribute, int type, std::int64_t most, std::int64_t* count, void* values)) \
-  X(cudnnStatus, cudnnBackendFinalize, (CudnnRaw descriptor))                                            \
+  X(cudnnStatus, cudnnBackendFinalize, (CudnnRaw descriptor))                                             \
   X(cudnnStatus, cudnnBackendExecute, (CudnnHandle handle, CudnnRaw plan, CudnnRaw pack))
 
 struct CudnnFunctions {

@@ -9,8 +9,8 @@
 namespace braid::cuda {
 namespace {
 
-// From this much work on the library is asked: below it a launch takes longer than the arithmetic, and opening
-// stays quick.
+// From this much work on the library is asked: below it a launch takes longer than the arithmetic, and
+// opening stays quick.
 constexpr double kAskedFrom = 1073741824.0;  // 2^30 floating-point operations
 constexpr int kMostPlans = 4;
 
@@ -49,8 +49,8 @@ class CudnnKernel : public CudaKernel {
 
 std::string attentionKey(const KernelSpec& spec) {
   const AttentionSpec& one = spec.attention;
-  std::string key = "attention " + std::to_string(static_cast<int>(spec.input)) + " " +
-                    std::to_string(one.causal ? 1 : 0);
+  std::string key =
+      "attention " + std::to_string(static_cast<int>(spec.input)) + " " + std::to_string(one.causal ? 1 : 0);
   for (const std::int64_t value :
        {spec.batch, one.heads, one.groups, one.queries, one.keys, one.size, one.valueSize})
     key += " " + std::to_string(value);
@@ -123,7 +123,8 @@ std::shared_ptr<const CudnnPlanned> CudnnKernels::choose(const KernelSpec& spec,
   if (!trial.prepare(true)) return nullptr;
   for (CudnnOffer& offer : offers) {
     std::optional<CudnnPlan> plan = problem.graph->plan(std::move(offer));
-    if (plan && trial.runs(&*plan, &certain) && trial.agrees(*plan, own, &certain)) plans.push_back(std::move(*plan));
+    if (plan && trial.runs(&*plan, &certain) && trial.agrees(*plan, own, &certain))
+      plans.push_back(std::move(*plan));
   }
   if (!plans.empty()) taken = trial.fastest(plans, own, flopsOf(spec), &certain);
   countMeasured();
@@ -134,14 +135,16 @@ std::shared_ptr<const CudnnPlanned> CudnnKernels::choose(const KernelSpec& spec,
   return planned;
 }
 
-void CudnnKernels::improve(const KernelSpec& spec, const std::string& source, std::unique_ptr<Kernel>* kernel) {
+void CudnnKernels::improve(const KernelSpec& spec, const std::string& source,
+                           std::unique_ptr<Kernel>* kernel) {
   const int architecture = context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor);
   if (use_ == UseCudnn::never || !isForCudnn(spec, architecture) ||
       (use_ == UseCudnn::measured && flopsOf(spec) < kAskedFrom))
     return;
   const std::lock_guard lock(mutex_);
   if (!isOpen()) return;
-  const auto [entry, fresh] = chosen_.try_emplace(attentionKey(spec) + " " + std::to_string(spec.attention.scale));
+  const auto [entry, fresh] =
+      chosen_.try_emplace(attentionKey(spec) + " " + std::to_string(spec.attention.scale));
   if (fresh) entry->second = choose(spec, source, static_cast<const CudaKernel&>(**kernel));
   if (!entry->second) return;
   ++prepared;

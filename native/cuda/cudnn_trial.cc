@@ -10,7 +10,8 @@
 namespace braid::cuda {
 namespace {
 
-// What is read back of an answer, from each end: of a tile inside, and of the last ones, which may be cut off.
+// What is read back of an answer, from each end: of a tile inside, and of the last ones, which may be cut
+// off.
 constexpr std::size_t kEnd = 32768;
 constexpr std::size_t kMostRuns = 20;
 constexpr double kFlopsOfATurn = 68719476736.0;  // 2^36: a turn takes no longer than that is worth
@@ -74,8 +75,7 @@ bool CudnnTrial::runs(CudnnPlan* plan, bool* certain) {
   constexpr int kThreadLocal = 1;
   CUgraph graph = nullptr;
   std::size_t count = 0;
-  bool works = byLibrary(*plan, 0) == Status::ok &&
-               call.cuStreamSynchronize(scratch_.stream) == kSuccess &&
+  bool works = byLibrary(*plan, 0) == Status::ok && call.cuStreamSynchronize(scratch_.stream) == kSuccess &&
                graphs.captureBegin(scratch_.stream, kThreadLocal) == kSuccess;
   if (!works) return *certain = false;
   works = byLibrary(*plan, 0) == Status::ok;
@@ -113,7 +113,8 @@ bool CudnnTrial::answer(const Launch& launch, Answer* answer) {
   return call.cuMemsetD32Async(y, 0xffffffffu, bytes / 4, scratch_.stream) == kSuccess &&
          launch(0) == Status::ok &&
          call.cuMemcpyDtoHAsync(answer->first.data(), y, count, scratch_.stream) == kSuccess &&
-         call.cuMemcpyDtoHAsync(answer->last.data(), y + (bytes - count), count, scratch_.stream) == kSuccess &&
+         call.cuMemcpyDtoHAsync(answer->last.data(), y + (bytes - count), count, scratch_.stream) ==
+             kSuccess &&
          call.cuStreamSynchronize(scratch_.stream) == kSuccess;
 }
 
@@ -156,7 +157,8 @@ int CudnnTrial::fastest(const std::vector<CudnnPlan>& plans, const CudaKernel& o
   fill();
   Contest about;
   about.contenders = 1 + plans.size();
-  about.runs = std::clamp(static_cast<int>(kFlopsOfATurn / std::max(flops, 1.0)), 2, static_cast<int>(kMostRuns));
+  about.runs =
+      std::clamp(static_cast<int>(kFlopsOfATurn / std::max(flops, 1.0)), 2, static_cast<int>(kMostRuns));
   about.busy = scratch_.blocks[3];
   about.busyBytes = kCold;
   about.ahead = kAheadOfLibrary;
@@ -169,7 +171,8 @@ int CudnnTrial::fastest(const std::vector<CudnnPlan>& plans, const CudaKernel& o
   const auto least = std::min_element(best.begin(), best.end());
   if (!*certain || *least >= 0.98f * best[0]) return -1;
   // Within the noise the library's first stays first, so that two processes mostly choose alike.
-  const auto taken = std::find_if(best.begin() + 1, best.end(), [&](float one) { return one <= 1.01f * *least; });
+  const auto taken =
+      std::find_if(best.begin() + 1, best.end(), [&](float one) { return one <= 1.01f * *least; });
   return static_cast<int>(taken - best.begin()) - 1;
 }
 

@@ -15,11 +15,11 @@ class CudnnTrial {
 
   // Takes the memory. `timed`: so much that the operands of one run are in no cache when they are read again.
   bool prepare(bool timed);
-  // Whether the plan runs, also where a stream is captured into a graph, whose nodes are its pieces. False for
-  // one that takes more scratch than the problem has. *certain becomes false where a call failed.
+  // Whether the plan runs, also where a stream is captured into a graph, whose nodes are its pieces. False
+  // for one that takes more scratch than the problem has. *certain becomes false where a call failed.
   bool runs(CudnnPlan* plan, bool* certain);
-  // Whether the plan's answers are those of Braid's own kernel: but for rounding, and NaN where that is. *certain
-  // becomes false where a call failed.
+  // Whether the plan's answers are those of Braid's own kernel: but for rounding, and NaN where that is.
+  // *certain becomes false where a call failed.
   bool agrees(const CudnnPlan& plan, const CudaKernel& own, bool* certain);
   // The plan that takes less time than Braid's own kernel, by more than the noise of the clock; none: -1.
   int fastest(const std::vector<CudnnPlan>& plans, const CudaKernel& own, double flops, bool* certain);

@@ -9,8 +9,8 @@
 namespace braid::cuda {
 namespace {
 
-// Directories that hold libnvrtc, libcublasLt and libcudnn where the loader does not look: toolkits, then wheels of the
-// running Python environment, then those of the system.
+// Directories that hold libnvrtc, libcublasLt and libcudnn where the loader does not look: toolkits, then
+// wheels of the running Python environment, then those of the system.
 std::vector<std::string> libraryDirectories() {
   std::vector<std::string> patterns;
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
@@ -212,8 +212,9 @@ std::shared_ptr<const CublasLtLibrary> CublasLtLibrary::open(const std::vector<s
 std::shared_ptr<const CudnnLibrary> CudnnLibrary::open(const std::vector<std::string>& paths,
                                                        std::string* problem) {
   auto cudnn = std::make_shared<CudnnLibrary>();
-  const std::string remedy = ". Install it: pip install nvidia-cudnn-cu13 (or -cu12); or name its directory in "
-                             "LD_LIBRARY_PATH";
+  const std::string remedy =
+      ". Install it: pip install nvidia-cudnn-cu13 (or -cu12); or name its directory in "
+      "LD_LIBRARY_PATH";
   if (!openLibrary(paths.empty() ? candidatesOf({"libcudnn.so.9"}) : paths, &cudnn->library, problem)) {
     *problem = "cuDNN is missing: " + *problem + remedy;
     return nullptr;

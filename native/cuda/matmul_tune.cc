@@ -28,8 +28,7 @@ void tune(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compil
   TrialScratch scratch(call);
   if (!scratch.take(aBytes + kShift) || !scratch.take(bBytes + kShift) || !scratch.take(cBytes + kShift) ||
       !scratch.take(workspace) || (epilogue.bias && !scratch.take(cBytes + kShift)) ||
-      (epilogue.residual && !scratch.take(cBytes + kShift)) ||
-      !scratch.start()) {
+      (epilogue.residual && !scratch.take(cBytes + kShift)) || !scratch.start()) {
     *certain = false;
     return;
   }

@@ -2,8 +2,8 @@
 
 #include "cuda/choice_files.h"
 #include "cuda/context.h"
-#include "cuda/driver.h"
 #include "cuda/cudnn_kernels.h"
+#include "cuda/driver.h"
 
 namespace braid::cuda {
 namespace {
@@ -65,9 +65,9 @@ CudaReport probe(const LibraryPaths& paths) {
             : LibraryReport{"NVRTC", "", "", problem});
   problem.clear();
   const auto blas = CublasLtLibrary::open(paths.cublasLt, version, &problem);
-  all.libraries.push_back(blas ? LibraryReport{"cuBLASLt", blas->library.path,
-                                               libraryVersionText(blas->version), ""}
-                               : LibraryReport{"cuBLASLt", "", "", problem});
+  all.libraries.push_back(
+      blas ? LibraryReport{"cuBLASLt", blas->library.path, libraryVersionText(blas->version), ""}
+           : LibraryReport{"cuBLASLt", "", "", problem});
   problem.clear();
   const auto cudnn = paths.useCudnn == UseCudnn::never ? nullptr : CudnnLibrary::open(paths.cudnn, &problem);
   if (paths.useCudnn == UseCudnn::never) problem = "not looked for: BRAID_CUDNN=off";

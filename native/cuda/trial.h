@@ -50,8 +50,8 @@ void fillRandom(const Context& context, Compiler& compiler, DType type, CUdevice
 struct Contest {
   std::size_t contenders = 2;
   int runs = 20;  // in one turn
-  // The device is kept busy until all launches of a turn are in its queue, so that they are timed there and not
-  // on the host: `ahead` fills of this block.
+  // The device is kept busy until all launches of a turn are in its queue, so that they are timed there and
+  // not on the host: `ahead` fills of this block.
   CUdeviceptr busy = 0;
   std::size_t busyBytes = 0;
   int ahead = 4;

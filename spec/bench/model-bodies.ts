@@ -43,7 +43,7 @@ export interface Weight {
 
 export interface Body {
   readonly name: string
-  readonly kind: 'chain' | 'rows' | 'gpt' | 'decode'
+  readonly kind: 'chain' | 'rows' | 'gpt' | 'decode' | 'attention'
   readonly dtype: Float
   readonly sizes: Readonly<Record<string, number>>
   /** The operations of a chain or of rows, in order; of the GPT none. */
@@ -332,8 +332,48 @@ export const bodies = (): readonly Body[] => [
   decode({ cached: 1024, length: 1000, vocabulary: 256, width: 768, heads: 12, layers: 12 }),
 ]
 
+/** Causal attention of as many keys as queries; `heads` share `groups` of keys. */
+const attended = (sizes: {
+  readonly batch: number
+  readonly heads: number
+  readonly groups: number
+  readonly tokens: number
+  readonly size: number
+}): Body => {
+  const { batch, heads, groups, tokens, size } = sizes
+  const weights = {
+    q: weight('bf16', [batch, heads, tokens, size], 1, 2),
+    k: weight('bf16', [batch, groups, tokens, size], 7919, 2),
+    v: weight('bf16', [batch, groups, tokens, size], 104729),
+  }
+  const shared = heads === groups ? '' : `, ${groups} groups of keys`
+  return {
+    name: `attention, ${batch} × ${heads} heads × ${tokens} × ${size}${shared}`,
+    kind: 'attention',
+    dtype: 'bf16',
+    sizes,
+    steps: [],
+    weights,
+    bytes: 0,
+    bar: 1.05,
+    allowed: 2 ** -6,
+    graph: graph('attention', {}, () => {
+      const [q, k, v] = Object.entries(weights).map(([name, { shape }]) => param(name, tensor('bf16', shape)))
+      return { y: (q as Any).pipe(attention(k as Any, v as Any, { causal: true })) }
+    }) as never,
+  }
+}
+
+/** What `bench attention` measures. */
+export const attentions = (): readonly Body[] => [
+  attended({ batch: 8, heads: 12, groups: 12, tokens: 1024, size: 64 }),
+  attended({ batch: 1, heads: 32, groups: 32, tokens: 4096, size: 128 }),
+  attended({ batch: 4, heads: 32, groups: 8, tokens: 2048, size: 128 }),
+]
+
 /** The same, small enough for a test of every body. */
 export const smallBodies = (): readonly Body[] => [
+  attended({ batch: 1, heads: 4, groups: 2, tokens: 40, size: 16 }),
   ...floats.flatMap(dtype =>
     [chainSteps, [...chainSteps, 'sum'], ...norms].map(steps =>
       stepped({ name: steps.join(', '), kind: 'rows', dtype, steps, bar: 1 }, 6, 40),

@@ -1,5 +1,5 @@
-"""The bodies of the bench `models` in PyTorch: eager, compiled by torch.compile, and compiled and captured into a
-CUDA graph.
+"""The bodies of the benches `models` and `attention` in PyTorch: eager, compiled by torch.compile, and compiled and
+captured into a CUDA graph; attention by each of its backends, eagerly and in a CUDA graph.
 
     python3 models.py JOBS
 
@@ -13,6 +13,7 @@ import sys
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 run = json.loads(sys.argv[1])
 dtypes = {"f32": torch.float32, "bf16": torch.bfloat16, "i32": torch.int32}
@@ -122,6 +123,25 @@ def decode(job, w):
     return call, w["tokens"]
 
 
+def attended(job, w):
+    shared = job["sizes"]["heads"] != job["sizes"]["groups"]
+    return lambda q: F.scaled_dot_product_attention(
+        q, w["k"], w["v"], is_causal=True, enable_gqa=shared
+    ), w["q"]
+
+
+def by_backend(call, x):
+    """Ways of attention: each backend that takes it."""
+    for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION):
+        def chosen(x, backend=backend):
+            with sdpa_kernel([backend]):
+                return call(x)
+
+        name = backend.name.split("_")[0].lower()
+        yield name, lambda chosen=chosen: lambda: chosen(x)
+        yield name + ", in a CUDA graph", lambda chosen=chosen: captured(chosen, x).replay
+
+
 def milliseconds(call, seconds):
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
@@ -152,11 +172,11 @@ def captured(call, x):
 
 def measured(job):
     weights = {name: values(weight) for name, weight in job["weights"].items()}
-    call, x = {"gpt": gpt, "decode": decode}.get(job["kind"], stepped)(job, weights)
+    call, x = {"gpt": gpt, "decode": decode, "attention": attended}.get(job["kind"], stepped)(job, weights)
     torch._dynamo.reset()
     compiled = torch.compile(call, dynamic=False)
     ways = []
-    for way, made in (
+    for way, made in by_backend(call, x) if job["kind"] == "attention" else (
         ("eager", lambda: lambda: call(x)),
         ("eager, in a CUDA graph", lambda: captured(call, x).replay),
         ("compiled", lambda: lambda: compiled(x)),

@@ -21,7 +21,7 @@ interface Theirs {
 }
 
 /** Runs all bodies in PyTorch, in a process of its own. */
-const pytorch = (all: readonly Body[]) => {
+export const pytorch = (all: readonly Body[]) => {
   const jobs = all.map(({ graph: _, ...job }) => job)
   const args = [scriptOf('models.py'), JSON.stringify({ seconds, jobs })]
   const result = spawnSync('python3', args, { encoding: 'utf8', maxBuffer: 2 ** 30 })
@@ -94,7 +94,7 @@ export const ours = async (body: Body, device: Device, least = seconds) => {
 }
 
 /** The largest difference of two outputs, relative to the largest value; infinite where one is not finite. */
-const differenceOf = (
+export const differenceOf = (
   ours: readonly (readonly number[])[],
   theirs: readonly (readonly number[])[],
 ): number => {

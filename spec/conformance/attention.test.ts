@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest'
 import { attention, download, type Graph, graph, interpret, tensor, upload } from '../../dsl/index.js'
 import { type DType, elements } from '../../dsl/ir/tensor.js'
 import { type HostArray, hostArray, numbers, roundoff, writer } from '../../dsl/language/values.js'
+import { native } from '../../runtime/addon.js'
 import { runs } from '../fixtures/runs.js'
 import { present } from './devices.js'
 import { ran } from './yields.js'
@@ -119,6 +120,21 @@ const apart = (a: HostArray, b: HostArray, dtype: DType): number => {
   return most
 }
 
+const plain: Case = {
+  dtype: 'bf16',
+  batch: 2,
+  groups: 2,
+  shared: 2,
+  queries: 1,
+  keys: 1,
+  size: 64,
+  valueSize: 64,
+  causal: false,
+  scale: 0.125,
+  mask: -1,
+  length: undefined,
+} // prettier-ignore
+
 describe.each(present)('attention on %s', device => {
   it('is what it means', { timeout: 120_000 }, async () => {
     await fc.assert(
@@ -141,21 +157,7 @@ describe.each(present)('attention on %s', device => {
     { queries: 2, keys: 1000, size: 128, shared: 3, causal: true },
     { queries: 5, keys: 100, dtype: 'f32', size: 20, valueSize: 300 },
   ])('is what it means, of many keys: %o', async given => {
-    const one: Case = {
-      dtype: 'bf16',
-      batch: 2,
-      groups: 2,
-      shared: 2,
-      queries: 1,
-      keys: 1,
-      size: 64,
-      valueSize: 64,
-      causal: false,
-      scale: 0.125,
-      mask: -1,
-      length: undefined,
-      ...given,
-    } // prettier-ignore
+    const one: Case = { ...plain, ...given }
     const { net, feeds } = made(one)
     const [got] = await ran(net as Anything, device, feeds)
     expect(apart(got!['y']!, await meant({ net, feeds }), one.dtype)).toBeLessThanOrEqual(allowed(one.dtype))
@@ -187,4 +189,104 @@ it('differs by more than rounding where an operand is swapped, or one key more o
   ]
   for (const other of wrong)
     expect(apart(await meant(other), right, one.dtype)).toBeGreaterThan(4 * allowed(one.dtype))
+})
+
+// What the library computes: many queries of f16 or bf16 in rows of whole 16 bytes, each of which sees a key.
+const librarys: fc.Arbitrary<Case> = cases
+  .map(one => ({
+    ...one,
+    dtype: one.dtype === 'f32' ? ('f16' as const) : one.dtype,
+    mask: -1,
+    length: undefined,
+  }))
+  .chain(one =>
+    fc
+      .record({
+        queries: fc.oneof(fc.integer({ min: 17, max: 300 }), fc.constantFrom(64, 128, 256)),
+        more: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 300 })),
+        size: fc.integer({ min: 1, max: 32 }).map(eighths => 8 * eighths),
+        valueSize: fc.integer({ min: 1, max: 32 }).map(eighths => 8 * eighths),
+        scale: fc.constantFrom(0.25, 0.125, -0.5),
+      })
+      .map(({ more, ...sizes }) => ({
+        ...one,
+        ...sizes,
+        keys: one.causal ? sizes.queries + more : 1 + more,
+      })),
+  )
+
+const byCudnn = () => native().probe().choices.byCudnn
+const hasCudnn = native()
+  .probe()
+  .libraries.some(({ name, found }) => name === 'cuDNN' && found !== '')
+
+/** What a plan yields with cuDNN forced or forbidden, and how many of its kernels call it. */
+const yieldedBy = async (use: 'always' | 'off', { net, feeds }: Made, mode: 'eager' | 'graph') => {
+  const [kept, before] = [process.env['BRAID_CUDNN'], byCudnn()]
+  process.env['BRAID_CUDNN'] = use
+  try {
+    const [got] = await ran(net as Anything, 'cuda:0', feeds, { compile: { mode } })
+    return { y: got!['y']!, calls: byCudnn() - before }
+  } finally {
+    if (kept === undefined) delete process.env['BRAID_CUDNN']
+    else process.env['BRAID_CUDNN'] = kept
+  }
+}
+
+describe.runIf(hasCudnn && present.includes('cuda:0'))('attention by cuDNN', () => {
+  const agrees = async (one: Case, poke: (feeds: Made['feeds']) => void = () => {}) => {
+    const { net, feeds } = made(one)
+    poke(feeds)
+    const wanted = await meant({ net, feeds })
+    let calls = 0
+    for (const use of ['always', 'off'] as const)
+      for (const mode of ['eager', 'graph'] as const) {
+        const got = await yieldedBy(use, { net, feeds }, mode)
+        expect(apart(got.y, wanted, one.dtype), `${use}, ${mode}`).toBeLessThanOrEqual(allowed(one.dtype))
+        if (use === 'off') expect(got.calls).toBe(0)
+        calls += got.calls
+      }
+    return calls
+  }
+
+  it('is what it means, as by the kernel of our own', { timeout: 300_000 }, async () => {
+    let calls = 0
+    await fc.assert(
+      fc.asyncProperty(librarys, async one => {
+        calls += await agrees(one)
+      }),
+      { numRuns: runs(60) },
+    )
+    expect(calls).toBeGreaterThan(0)
+  })
+
+  it.each<Partial<Case>>([
+    { queries: 256, keys: 256, causal: true },
+    { queries: 200, keys: 333, causal: true, dtype: 'f16' },
+    { queries: 130, keys: 130, size: 128, valueSize: 128 },
+    { queries: 128, keys: 512, causal: true, shared: 4, scale: -0.25 },
+  ])('computes in both modes: %o', { timeout: 120_000 }, async given => {
+    expect(await agrees({ ...plain, ...given })).toBe(2)
+  })
+
+  // A score that is no number, and one that is infinite, make the whole row NaN; the last key is seen by one query.
+  const numbers = { f32: [], f16: [0x7e00, 0x7c00, 0xfc00], bf16: [0x7fc0, 0x7f80, 0xff80] } as const
+  it.each(['f16', 'bf16'] as const)('keeps NaN and infinities of %s', { timeout: 120_000 }, async dtype => {
+    for (const causal of [true, false])
+      await agrees({ ...plain, dtype, queries: 130, keys: 130, causal }, ({ q, k }) => {
+        const [nan, infinite] = numbers[dtype]
+        const [rows, keys] = [q![0]!, k![0]!]
+        rows[2 * 64 + 1] = nan!
+        rows[5 * 64] = infinite!
+        keys[129 * 64] = nan!
+      })
+  })
+
+  // The first query sees one key, and its score is -∞.
+  it('is NaN where all that a query sees is -∞', { timeout: 120_000 }, async () => {
+    await agrees({ ...plain, queries: 130, keys: 130, causal: true }, ({ q, k }) => {
+      q![0]![0] = numbers.bf16[2]
+      k![0]![0] = 0x3f80
+    })
+  })
 })

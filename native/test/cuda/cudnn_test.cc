@@ -1,5 +1,5 @@
-// Attention by cuDNN over a fake of it (fake/cudnn.cc): when it is asked and taken, that a choice is kept, and
-// that whatever it lacks or refuses leaves Braid's own kernel and nothing else.
+// Attention by cuDNN over a fake of it (fake/cudnn.cc): when it is asked and taken, that a choice is kept,
+// and that whatever it lacks or refuses leaves Braid's own kernel and nothing else.
 #include <unistd.h>
 
 #include <array>
@@ -228,7 +228,8 @@ TEST_F(FakeCudnn, IsNotNeeded) {
   EXPECT_EQ(of(spec()), kOwn);
   const LibraryReport old = cuda::probe(paths_).libraries.back();
   EXPECT_EQ(old.found, "");
-  EXPECT_NE(old.problem.find("is cuDNN 9.10.1; Braid uses 9.11.0 or later"), std::string::npos) << old.problem;
+  EXPECT_NE(old.problem.find("is cuDNN 9.10.1; Braid uses 9.11.0 or later"), std::string::npos)
+      << old.problem;
   offers(kFaster, 0);  // no engine
   EXPECT_EQ(of(spec()), kOwn);
   EXPECT_EQ(kept(), 1u);
@@ -241,8 +242,8 @@ TEST_F(FakeCudnn, IsNotTakenWhereItsAnswersDiffer) {
   EXPECT_EQ(kept(), 1u);
 }
 
-// Each call made to fail in turn, while a choice is measured and while one is found: a kernel is prepared, nothing
-// is left behind, and a choice in which a call failed is not kept.
+// Each call made to fail in turn, while a choice is measured and while one is found: a kernel is prepared,
+// nothing is left behind, and a choice in which a call failed is not kept.
 TEST_F(FakeCudnn, SurvivesTheFailureOfAnyCall) {
   std::size_t failed = 0;
   for (const bool isKept : {false, true}) {
@@ -250,8 +251,8 @@ TEST_F(FakeCudnn, SurvivesTheFailureOfAnyCall) {
          {"cudnnCreate", "cudnnSetStream", "cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute",
           "cudnnBackendGetAttribute", "cudnnBackendFinalize", "cudnnBackendFinalize(plan)",
           "cudnnBackendExecute", "cuMemAlloc_v2", "cuStreamCreateWithPriority", "cuEventCreate",
-          "cuStreamBeginCapture_v2", "cuMemcpyDtoHAsync_v2", "cuMemsetD2D16Async",
-          "cuEventRecord", "cuEventSynchronize", "cuEventElapsedTime"}) {
+          "cuStreamBeginCapture_v2", "cuMemcpyDtoHAsync_v2", "cuMemsetD2D16Async", "cuEventRecord",
+          "cuEventSynchronize", "cuEventElapsedTime"}) {
       for (const int nth : {1, 2, 3, 4, 5, 7, 11, 20, 40}) {
         fs::remove_all(folder_);
         if (isKept) {
@@ -286,8 +287,8 @@ TEST_F(FakeCudnn, ReportsALaunchThatFails) {
 }
 
 TEST(CudnnChoices, AreReadAsTheyWereWritten) {
-  for (const cuda::CudnnChosen& one :
-       {cuda::CudnnChosen{}, cuda::CudnnChosen{true, {7, {}}}, cuda::CudnnChosen{true, {-1, {{14, -3}, {2, 9}}}}}) {
+  for (const cuda::CudnnChosen& one : {cuda::CudnnChosen{}, cuda::CudnnChosen{true, {7, {}}},
+                                       cuda::CudnnChosen{true, {-1, {{14, -3}, {2, 9}}}}}) {
     cuda::CudnnChosen found;
     ASSERT_TRUE(found.parse(one.text())) << one.text();
     EXPECT_EQ(found, one) << one.text();

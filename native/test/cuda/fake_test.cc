@@ -536,7 +536,8 @@ TEST(CudaLibraries, AreReportedFoundOrMissing) {
   EXPECT_EQ(full.libraries[3].version, "9.19.0");
   EXPECT_EQ(full.devices.size(), 2u);
   EXPECT_EQ(full.freeBytes.size(), 2u);
-  const CudaReport none = cuda::probe({{"/nowhere/a.so"}, {"/nowhere/b.so"}, {"/nowhere/c.so"}, {"/nowhere/d.so"}});
+  const CudaReport none =
+      cuda::probe({{"/nowhere/a.so"}, {"/nowhere/b.so"}, {"/nowhere/c.so"}, {"/nowhere/d.so"}});
   EXPECT_EQ(none.deviceCount, 0);
   for (const LibraryReport& library : none.libraries) EXPECT_NE(library.problem, "") << library.name;
 }

@@ -1,6 +1,7 @@
-// A CUDA driver, NVRTC and cuBLASLt in one shared library (cuDNN of it is in cudnn.cc), for tests on machines without a GPU: memory is the
-// process's, streams complete at once, kernels only count, products are computed. Longer than a file should
-// be because the loader wants every function of three libraries in it. It is part of no product.
+// A CUDA driver, NVRTC and cuBLASLt in one shared library (cuDNN of it is in cudnn.cc), for tests on machines
+// without a GPU: memory is the process's, streams complete at once, kernels only count, products are
+// computed. Longer than a file should be because the loader wants every function of three libraries in it. It
+// is part of no product.
 //
 // There are two devices. Whose a stream, an event or an allocation is, is known, and work that is queued
 // while another's context is current is refused, as by the driver.
