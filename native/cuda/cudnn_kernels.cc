@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <utility>
 
 #include "cuda/cudnn_trial.h"
@@ -143,8 +144,9 @@ void CudnnKernels::improve(const KernelSpec& spec, const std::string& source,
     return;
   const std::lock_guard lock(mutex_);
   if (!isOpen()) return;
-  const auto [entry, fresh] =
-      chosen_.try_emplace(attentionKey(spec) + " " + std::to_string(spec.attention.scale));
+  // The scale is a number of the plan's graph, of which no bit may differ.
+  const auto scale = std::bit_cast<std::uint32_t>(static_cast<float>(spec.attention.scale));
+  const auto [entry, fresh] = chosen_.try_emplace(attentionKey(spec) + " " + std::to_string(scale));
   if (fresh) entry->second = choose(spec, source, static_cast<const CudaKernel&>(**kernel));
   if (!entry->second) return;
   ++prepared;

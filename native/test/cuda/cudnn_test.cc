@@ -138,6 +138,13 @@ TEST_F(FakeCudnn, HasOnePlanForEqualProblems) {
   const auto second = prepared(*driver, spec());
   EXPECT_EQ(calls("cudnnBackendCreateDescriptor"), made);
   EXPECT_EQ(launched(*driver, *second), "cudnn 0");
+  for (const double scale : {1e-7, 2e-7}) {
+    KernelSpec other = spec();
+    other.attention.scale = scale;
+    const int before = calls("cudnnBackendCreateDescriptor");
+    prepared(*driver, other);
+    EXPECT_GT(calls("cudnnBackendCreateDescriptor"), before) << scale;
+  }
 }
 
 TEST_F(FakeCudnn, IsNotAskedForWhatItDoesNotCompute) {
