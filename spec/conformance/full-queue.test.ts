@@ -33,12 +33,12 @@ describe.each(present)('more than a queue takes, on %s', device => {
         ...host,
         poison: true,
         params: { w: row(2) },
-        compile: { storage },
+        compile: { mode: 'eager', storage },
       })
       await using other = await opened(chain(elements), device, {
         ...host,
         params: { w: row(3) },
-        compile: { storage },
+        compile: { mode: 'eager', storage },
       })
       const answers = (of: typeof session) =>
         lastValueFrom(

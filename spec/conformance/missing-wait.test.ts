@@ -87,7 +87,7 @@ const feeds = Object.fromEntries(
 const sampleOf = (made: readonly Step[], inFlight: number): Sample => {
   const own = graphOf(made)
   const outputs = Object.fromEntries(
-    orThrow(compile(own))
+    orThrow(compile(own, { mode: 'eager' }))
       .buffers.filter(({ life }) => life === 'output')
       .map(({ name }) => [name, 'f32' as const]),
   )
@@ -164,7 +164,7 @@ describe('a plan of which one wait is missing', () => {
 
   it('has one piece of work for each of its runs', async () => {
     const made = sampleOf(fc.sample(steps, { seed: 7, numRuns: 1 })[0]!, 2)
-    const plan = orThrow(compile(made.graph, { inFlight: 2 }))
+    const plan = orThrow(compile(made.graph, { mode: 'eager', inFlight: 2 }))
     expect(plan.buffers.some(({ life }) => life === 'state')).toBe(true)
     const failing = (nth: number): HostOptions => ({ faults: [{ call: 'run', nth }] })
     const last = pieceOf(plan, ticks - 1, runsOf(plan).length - 1)
@@ -178,7 +178,7 @@ describe('a plan of which one wait is missing', () => {
     await fc.assert(
       fc.asyncProperty(steps, compiling, async (own, options) => {
         const made = sampleOf(own, options.inFlight!)
-        const plan = orThrow(compile(made.graph, options))
+        const plan = orThrow(compile(made.graph, { mode: 'eager', ...options }))
         const wanted = await meantOf(made)
         for (let run = 0; run < runsOf(plan).length; run++)
           expect(mismatch(made, wanted, await ran(plan, made, delaying(plan, run, 1)))).toBeUndefined()
