@@ -40,6 +40,7 @@ FN bool isSeen(const M* mask, Index batch, Index head, Index query, Index key) {
 // result. Any type, any size.
 constexpr const char* kPlain = R"cuda(
 extern "C" __global__ void __launch_bounds__(256) braid_attention(PARAMETERS) {
+  gridDependencySync();
   __shared__ float left[16][68], right[16][68], weights[64][68];
   const int x = threadIdx.x % 16, y4 = threadIdx.x / 16 * 4, x4 = x * 4;
   const Index columns = (VALUE + 63) / 64, layers = BATCH * HEADS, block = blockIdx.x;
@@ -285,12 +286,14 @@ FN void attend(const T* q, const T* k, const T* v, const M* mask, const int* len
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1) IN_CLUSTERS braid_attention(PARAMETERS) {
+  gridDependencySync();
   attend<false>(q, k, v, mask, length, newK, newV, at, y, ownK, ownV);
 }
 )cuda";
 
 constexpr const char* kFewWide = R"cuda(
 extern "C" __global__ void __launch_bounds__(256, 1) IN_CLUSTERS braid_attention_wide(PARAMETERS) {
+  gridDependencySync();
   attend<true>(q, k, v, mask, length, newK, newV, at, y, ownK, ownV);
 }
 )cuda";
@@ -357,6 +360,7 @@ FN void loadTile(u16* toKeys, u16* toValues, const u16* keys, const u16* values,
 }
 
 extern "C" __global__ void __launch_bounds__(128) braid_attention_wide(PARAMETERS) {
+  gridDependencySync();
   alignas(16) __shared__ u16 keyTiles[2][TILE_KEYS * PITCH_K];
   alignas(16) __shared__ u16 valueTiles[2][TILE_KEYS * PITCH_V];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, p = lane % 4 * 2;

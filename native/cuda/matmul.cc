@@ -37,15 +37,21 @@ class MatmulKernel : public CudaKernel {
 
   // One that splits its sum over blocks clears scratch first, and adds up last.
   std::size_t pieces() const override { return relu_ ? 4 : 3; }
-  Form form() const override { return Form::captured; }
+  Form form(const DeviceAddress* reads, const DeviceAddress*) const override {
+    return isFew(reads) ? Form::node : Form::captured;
+  }
+  bool waitsForNodes() const override { return few_ && few_->waitsForNodes(); }
+  Status node(const DeviceAddress* reads, const DeviceAddress* writes, KernelNode* node) const override {
+    return isFew(reads) ? static_cast<const CudaKernel&>(*few_).node(reads, writes, node)
+                        : CudaKernel::node(reads, writes, node);
+  }
   Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override {
     MatmulAddresses at{reads[0], reads[1], writes[0]};
     if (bias_) at.bias = reads[2];
     if (residual_) at.residual = reads[bias_ ? 3 : 2];
     if (workspace_) at.workspace = writes[1];
     const std::uint64_t bits = at.a | at.b | at.c | at.bias | at.residual;
-    if (few_ && ((at.a | at.b) & 15) == 0)
-      return static_cast<const CudaKernel&>(*few_).launch(reads, writes, stream);
+    if (isFew(reads)) return static_cast<const CudaKernel&>(*few_).launch(reads, writes, stream);
     for (const MatmulChoice& choice : choices_) {
       if ((bits & (choice.alignment - 1)) != 0) continue;
       const Status status = problem_->run(choice, at, stream);
@@ -56,6 +62,8 @@ class MatmulKernel : public CudaKernel {
   }
 
  private:
+  bool isFew(const DeviceAddress* reads) const { return few_ && ((reads[0] | reads[1]) & 15) == 0; }
+
   std::unique_ptr<Kernel> few_;   // instead of the library, where it was faster
   std::unique_ptr<Kernel> relu_;  // after the library, where it computes no relu
   std::unique_ptr<MatmulProblem> problem_;

@@ -32,6 +32,7 @@ constexpr const char* kFewByColumns = R"cuda(
 constexpr int COLUMNS = 8 / SPLIT;
 extern "C" __global__ void __launch_bounds__(256, 1)
 braid_matmul_few(const A* a, const B* b, PARAMETERS C* c, Index count) {
+  gridDependencySync();
   __shared__ float parts[8][M];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = threadIdx.x / M;
   const Index column0 = (Index)blockIdx.x * COLUMNS, column = column0 + warp / SPLIT;
@@ -82,6 +83,7 @@ constexpr const char* kFewByRows = R"cuda(
 constexpr int COLUMNS = 8 * E;
 extern "C" __global__ void __launch_bounds__(256, 1) IN_CLUSTERS
 braid_matmul_few(const A* a, const B* b, PARAMETERS C* c, Index count) {
+  gridDependencySync();
   __shared__ float parts[8][M][COLUMNS], own[M][COLUMNS];
   const unsigned rank = rankOf();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, mine = threadIdx.x % 8 * E;
@@ -145,6 +147,7 @@ braid_matmul_few(const A* a, const B* b, PARAMETERS C* c, Index count) {
 constexpr const char* kBody = R"cuda(
 extern "C" __global__ void __launch_bounds__(256)
 braid_matmul(const A* a, const B* b, PARAMETERS C* c, Index count) {
+  gridDependencySync();
   __shared__ float left[16][17], right[16][17];
   const Index tilesN = (N + 15) / 16, tilesM = (M + 15) / 16;
   const Index tile = blockIdx.x, layer = tile / (tilesM * tilesN);
