@@ -202,15 +202,36 @@ const placeIn = (holder: Holder | undefined): Captured | undefined => {
  */
 const shared: Holder = {}
 
+/** The place in a stack of so many frames, from the caller of the function `above` on. */
+const nearest = (frames: number, above: Caller): Captured | undefined => {
+  const errors = Error as unknown as StackError
+  const { stackTraceLimit, prepareStackTrace } = errors
+  try {
+    errors.stackTraceLimit = frames
+    errors.prepareStackTrace = firstOf
+    if (typeof errors.captureStackTrace !== 'function') return placeIn(new Error())
+    errors.captureStackTrace(shared, above)
+    const { stack } = shared
+    return typeof stack === 'string' ? firstIn(stack) : (stack as Captured | undefined)
+  } catch {
+    return undefined
+  } finally {
+    try {
+      errors.stackTraceLimit = stackTraceLimit
+      errors.prepareStackTrace = prepareStackTrace
+    } catch {
+      // A frozen `Error`: nothing was changed, so nothing is restored.
+    }
+  }
+}
+
 /**
  * The nearest place on the stack outside of Braid. Cheap enough for every node of a large graph: it mostly
  * takes two frames (the operator's and its caller's), or the caller's alone where the operator names itself,
  * and formats text only on demand. Never throws; yields `unknown` where an engine has no stacks.
  */
 export const here = (operator?: Caller): Where =>
-  placeIn(operator === undefined ? traced(shared, 2, here) : traced(shared, 1, operator)) ??
-  placeIn(traced(shared, 40, here)) ??
-  unknown
+  (operator === undefined ? nearest(2, here) : nearest(1, operator)) ?? nearest(40, here) ?? unknown
 
 /** A place that is looked for when somebody asks for it first. */
 class Late implements Where {
