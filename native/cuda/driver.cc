@@ -324,6 +324,7 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
       attentionSource(spec, architecture, info_.multiprocessors, &source);
       return prepareSource(source, spec.attention.reads(), "attention", kernel);
     }
+    case KernelSpec::Kind::conv: return fail(Status::notSupported, "no kernel for convolutions");
     case KernelSpec::Kind::reduce: {
       KernelSource source;
       if (spec.how >= ReduceHow::argmax)
