@@ -237,6 +237,10 @@ export interface ConvDim {
   readonly after: number
 }
 
+/** Elements of a group of channels of x with the zeros around them; at most as many as a number holds exactly. */
+export const paddedOf = (channels: number, spatial: readonly ConvDim[]): number =>
+  spatial.reduce((count, { before, input, after }) => count * (before + input + after), channels)
+
 /** Spatial dimensions, at most. */
 export const mostSpatial = 3
 

@@ -13,7 +13,7 @@ import type {
   MatmulSpec,
   ReduceSpec,
 } from './kernel-spec.js'
-import { canAppend, convOutput, mostAppended, mostSharing, mostSpatial } from './kernel-spec.js'
+import { canAppend, convOutput, paddedOf, mostAppended, mostSharing, mostSpatial } from './kernel-spec.js'
 import { limits } from './limits.js'
 import { hasRows, mapRows, mostPasses } from './map-rows.js'
 import type { Reader } from './reader.js'
@@ -448,23 +448,27 @@ const readAttention = (r: Reader, get: Get, at: string): AttentionSpec => {
 const readConv = (r: Reader, get: Get, at: string): ConvSpec => {
   const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
   const given = r.list(get('spatial'), `${at}.spatial`, mostSpatial)
-  if (given.length === 0)
+  if (given.length === 0) r.wrong(`${at}.spatial`, 'a list of one to three dimensions', given)
+  const spatial = given.map((value, d) => readConvDim(r, value, `${at}.spatial[${d}]`))
+  const channels = size('channels')
+  const padded = paddedOf(channels, spatial)
+  if (!(padded <= integerMost))
     r.fault(
       'BadKernel',
       `${at}.spatial`,
       'spatial',
-      'a dimension or more',
-      'none',
-      'a convolution without a dimension is a matmul',
+      `at most ${integerMost} elements of a group with their padding`,
+      `${padded}`,
+      'pad less',
     )
   return {
     kind: 'conv',
     batch: size('batch'),
     groups: size('groups'),
-    channels: size('channels'),
+    channels,
     filters: size('filters'),
     dtype: r.oneOf(get('dtype'), `${at}.dtype`, ['f32', 'f16', 'bf16']),
-    spatial: given.map((value, d) => readConvDim(r, value, `${at}.spatial[${d}]`)),
+    spatial,
   }
 }
 

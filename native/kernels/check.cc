@@ -187,7 +187,7 @@ Problem checkConv(const KernelSpec& spec) {
   if (one.spatial.empty() || one.spatial.size() > 3)
     return "conv: " + show(one.spatial.size()) + " spatial dimensions, 1 to 3 are possible";
   if (!isFloat(spec.input)) return "conv: elements are f32, f16 or bf16";
-  std::int64_t inputs = 1, taps = 1, outputs = 1, ignored = 0;
+  std::int64_t inputs = 1, taps = 1, outputs = 1, padded = one.channels, ignored = 0;
   for (const ConvDim& dim : one.spatial) {
     // None of these sums and products overflows.
     std::int64_t reach = 0;
@@ -199,7 +199,9 @@ Problem checkConv(const KernelSpec& spec) {
     if (__builtin_mul_overflow(dim.dilation, dim.kernel - 1, &reach) ||
         reach >= dim.before + dim.input + dim.after)
       return "conv: a kernel is larger than its padded input";
-    if (!product({outputs, dim.output()}, &outputs)) return "conv: too many elements";
+    if (!product({outputs, dim.output()}, &outputs) ||
+        !product({padded, dim.before + dim.input + dim.after}, &padded))
+      return "conv: too many elements";
   }
   std::int64_t sum = 0;  // terms of all sums
   if (!product({spec.batch, one.groups, one.channels, inputs}, &ignored) ||

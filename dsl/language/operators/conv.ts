@@ -1,5 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { type ConvDim, type ConvSpec, convOutput, mostSpatial } from '../../ir/kernel-spec.js'
+import { type ConvDim, type ConvSpec, convOutput, mostSpatial, paddedOf } from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
 import {
   type BoundSpec,
@@ -131,6 +131,9 @@ const placesOf = (attrs: ConvAttrs, d: number, input: Dim, kernel: Dim): E.Eithe
       )
 }
 
+/** A symbol counts once its size is known. */
+const sizeOf = (size: Dim | undefined): number => (typeof size === 'number' ? size : 1)
+
 const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError, TensorSpec> => {
   const [x, w] = inputs as readonly [TensorSpec, TensorSpec]
   const given = attrsFrom(attrs)
@@ -191,7 +194,17 @@ const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedEr
     if (E.isLeft(places)) return places
     shape.push(places.right)
   }
-  return E.right({ dtype: x.dtype, shape })
+  const dims = spatial.map((input, d) => dimOf(given, d, sizeOf(input), sizeOf(kernel[d])))
+  const padded = paddedOf(sizeOf(own), dims)
+  return padded <= Number.MAX_SAFE_INTEGER
+    ? E.right({ dtype: x.dtype, shape })
+    : E.left(
+        shapeMismatch(
+          `at most ${Number.MAX_SAFE_INTEGER} elements of a group with their padding`,
+          `${padded}`,
+          'pad less',
+        ),
+      )
 }
 
 export const convSpec = (x: BoundSpec, w: BoundSpec, attrs: Attrs): ConvSpec => {

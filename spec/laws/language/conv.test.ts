@@ -138,6 +138,9 @@ it('refuses values, weights and options that do not fit', () => {
   expect(tags([f32([1, 4, 8, 8, 8, 8]), f32([6, 4, 3, 3, 3, 3])])).toEqual(['ShapeMismatch'])
   expect(tags([x, typed('f16', [6, 4, 3, 3])])).toEqual(['DTypeMismatch'])
   expect(tags([typed('i32', [2, 4, 8, 8]), typed('i32', [6, 4, 3, 3])])).toEqual(['DTypeMismatch'])
+  expect(tags([f32([1, 4, 8, 8, 8]), f32([6, 4, 3, 3, 3])], { padding: 2 ** 30, stride: 2 ** 30 })).toEqual([
+    'ShapeMismatch',
+  ])
   expect(tags([x, w, f32([5])])).toEqual(['ShapeMismatch'])
   expect(tags([x, w, f32([6, 1, 1])])).toEqual(['ShapeMismatch'])
   expect(tags([x, w, typed('f16', [6])])).toEqual(['DTypeMismatch'])
