@@ -13,7 +13,7 @@ import type {
   MatmulSpec,
   ReduceSpec,
 } from './kernel-spec.js'
-import { canAppend, convOutput, paddedOf, mostAppended, mostSharing, mostSpatial } from './kernel-spec.js'
+import { canAppend, convOutput, mostAppended, mostSharing, mostSpatial, paddedOf } from './kernel-spec.js'
 import { limits } from './limits.js'
 import { hasRows, mapRows, mostPasses } from './map-rows.js'
 import type { Reader } from './reader.js'

@@ -240,7 +240,7 @@ bool isSmall(const KernelSpec& spec) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max() / 2;
   std::int64_t padded = spec.conv.channels;
   for (const ConvDim& dim : spec.conv.spatial) padded *= dim.before + dim.input + dim.after;
-  return padded <= most && spec.batch * spec.conv.outputs() <= most &&
+  return padded <= most && spec.conv.filters <= most && spec.batch * spec.conv.outputs() <= most &&
          spec.conv.channels * spec.conv.taps() <= most;
 }
 
