@@ -9,6 +9,7 @@ import {
   attention,
   compile,
   concat,
+  conv,
   cumsum,
   download,
   every,
@@ -89,6 +90,7 @@ const kinds = orThrow(
           download(),
         ),
         z: at.pipe(gather(indices, { axis: 0 }), argmax({ axis: 1 }), download()),
+        c: heads.pipe(conv(heads.pipe(reshape([2, 3, 2])), { stride: 2, padding: 1 }), download()),
         a: heads.pipe(attention(heads, heads, { causal: true, mask, length }), download()),
       }
     }),
