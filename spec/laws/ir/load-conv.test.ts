@@ -48,6 +48,7 @@ test('a plan of compile says what the program said', () => {
     ],
   })
   expect(tagsOf(spec)).toEqual([])
+  expect(orThrow(parsePlan(toJSON(plan))).nodes[node]!.kernel).toEqual(spec)
 })
 
 test('numbers that make no convolution are faults', () => {
