@@ -20,11 +20,9 @@ import { attrsOfCode } from './code.js'
 import { composed, named, ofFloats } from './composition.js'
 import type { Attrs, Operator } from './operator.js'
 import { reshapeOperator } from './reshape.js'
-import type { IsWhole, Places, Quotient } from './sizes.js'
+import type { IsWhole, Quotient } from './sizes.js'
+import { type Each, eachOf, type Fits, type HasNever, isWhole, type SpatialSizes } from './spatial.js'
 import type { Device, Floats, Invalid, SameDim, SameDType, Shape } from './types.js'
-
-/** One number for every spatial dimension, or a list with one for each. */
-type Each = number | readonly number[]
 
 export interface ConvOptions {
   /** From one place of the kernel to the next, from 1; 1 where it is left out. */
@@ -50,15 +48,6 @@ interface ConvAttrs {
 }
 
 const attrsFrom = (attrs: Attrs): ConvAttrs => attrs as unknown as ConvAttrs
-
-const isWhole = (value: unknown, least: number): value is number =>
-  Number.isSafeInteger(value) && (value as number) >= least && (value as number) < 2 ** 31
-
-/** A number for each of n dimensions; undefined where it is none. */
-const eachOf = (value: unknown, n: number, least: number): readonly number[] | undefined => {
-  const list: readonly unknown[] = Array.isArray(value) ? value : new Array(n).fill(value)
-  return list.length === n && list.every(one => isWhole(one, least)) ? list : undefined
-}
 
 const attrsOf =
   (options: unknown) =>
@@ -341,56 +330,22 @@ const biased = (y: FlowValue, at: ReturnType<typeof here>, bias: unknown): FlowV
 
 /** An option: what was given, or the default. Of options whose type is not known, anything. */
 type Option<O, K extends keyof ConvOptions, Default> = K extends keyof O ? Exclude<O[K], undefined> : Default
-/** Of one dimension. */
-type OfDim<V, At extends number> = V extends readonly unknown[] ? V[At] : V
-type PaddingOf<V, At extends number> = V extends 'valid' ? 0 : OfDim<V, At>
-
-type Sizes<I extends Shape, K extends Shape, O, At extends readonly 0[] = []> = I extends readonly [
-  infer N extends Dim,
-  ...infer R extends Shape,
-]
-  ? K extends readonly [infer M extends Dim, ...infer Q extends Shape]
-    ? readonly [
-        Places<
-          N,
-          M,
-          OfDim<Option<O, 'stride', 1>, At['length']>,
-          OfDim<Option<O, 'dilation', 1>, At['length']>,
-          PaddingOf<Option<O, 'padding', 0>, At['length']>
-        >,
-        ...Sizes<R, Q, O, [...At, 0]>,
-      ]
-    : readonly []
-  : readonly []
-
 /** The shape of a convolution: the sizes that are literals, else `number`. */
 export type Convolved<S extends Shape, W extends Shape, O> = number extends S['length']
   ? Shape
   : S extends readonly [infer B extends Dim, Dim, ...infer I extends Shape]
     ? W extends readonly [infer F extends Dim, Dim, ...infer K extends Shape]
-      ? Sizes<I, K, O> extends infer N extends Shape
+      ? SpatialSizes<
+          I,
+          K,
+          Option<O, 'stride', 1>,
+          Option<O, 'dilation', 1>,
+          Option<O, 'padding', 0>
+        > extends infer N extends Shape
         ? readonly [B, F, ...N]
         : Shape
       : Shape
     : Shape
-
-/** Whether a list has one number for each spatial dimension, all whole and from `Least` on. */
-type Fits<V, Least extends 0 | 1, I extends Shape> = V extends readonly unknown[]
-  ? number extends V['length']
-    ? true
-    : V['length'] extends I['length']
-      ? false extends { [K in keyof V]: IsWhole<V[K], Least> }[number]
-        ? false
-        : true
-      : false
-  : IsWhole<V, Least>
-
-type IsNever<A> = [A] extends [never] ? true : false
-type HasNever<T extends Shape> = T extends readonly [infer A, ...infer R extends Shape]
-  ? IsNever<A> extends true
-    ? true
-    : HasNever<R>
-  : false
 
 type ChannelsFit<C, F, Own, G> =
   IsWhole<G, 1> extends false

@@ -134,7 +134,7 @@ it('refuses values, weights and options that do not fit', () => {
   expect(tags([x, f32([6, 4, 9, 3])])).toEqual(['ShapeMismatch'])
   expect(tags([x, w], { dilation: 4 })).toEqual(['ShapeMismatch'])
   expect(tags([x, f32([6, 4, 3])])).toEqual(['ShapeMismatch'])
-  expect(tags([f32([4, 8]), w])).toEqual(['ShapeMismatch'])
+  for (const shape of [[4, 8], [4], []]) expect(tags([f32(shape), w])).toEqual(['ShapeMismatch'])
   expect(tags([f32([1, 4, 8, 8, 8, 8]), f32([6, 4, 3, 3, 3, 3])])).toEqual(['ShapeMismatch'])
   expect(tags([x, typed('f16', [6, 4, 3, 3])])).toEqual(['DTypeMismatch'])
   expect(tags([typed('i32', [2, 4, 8, 8]), typed('i32', [6, 4, 3, 3])])).toEqual(['DTypeMismatch'])
