@@ -2,14 +2,23 @@
 // like. The error that is allowed is of rounding alone.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { conv, download, graph, tensor, upload } from '../../dsl/index.js'
+import { avgPool, conv, download, graph, maxPool, mul, relu, tensor, upload } from '../../dsl/index.js'
 import { numbers, roundoff } from '../../dsl/language/values.js'
 import { arrayOf } from '../fixtures/compute.js'
-import { type ConvCase, convCase, convCases, givenOf, optionsOf, shapesOf } from '../fixtures/convolutions.js'
+import {
+  type ConvCase,
+  convCase,
+  convCases,
+  givenOf,
+  optionsOf,
+  poolCases,
+  poolOptionsOf,
+  shapesOf,
+} from '../fixtures/convolutions.js'
 import { runs } from '../fixtures/runs.js'
 import { convolved } from '../oracle/conv.js'
 import { present } from './devices.js'
-import { ran } from './yields.js'
+import { expectMeaning, ran } from './yields.js'
 
 // biome-ignore lint/suspicious/noExplicitAny: shapes and options vary, which no type follows
 type Anything = any
@@ -91,6 +100,24 @@ describe.each(present)('a convolution on %s', device => {
 
   it.each(layers)('is what it means: %s', { timeout: 60_000 }, async (_, one) => {
     expect(errorOf(one, await result(device, one))).toBeLessThanOrEqual(1)
+  })
+
+  it('pools to the bit, alone and fused with what is before and after it', { timeout: 120_000 }, async () => {
+    await fc.assert(
+      fc.asyncProperty(poolCases, async one => {
+        const [x] = givenOf(one)
+        const net = graph({ x: tensor(one.dtype, x.shape) }, (flows: Anything) => {
+          const at = flows.x.pipe(upload())
+          return {
+            y: at.pipe(maxPool(poolOptionsOf(one)), download()),
+            z: at.pipe(mul(0.5), avgPool(poolOptionsOf(one)), relu(), download()),
+          } as Anything
+        })
+        for (const fuse of [true, false])
+          await expectMeaning(net as Anything, device, { x: [arrayOf(x)] }, { compile: { fuse } })
+      }),
+      { numRuns: runs(40) },
+    )
   })
 
   it('yields the same bits each time', async () => {

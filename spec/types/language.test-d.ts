@@ -10,6 +10,7 @@ import {
   allToAll,
   append,
   argmax,
+  avgPool,
   broadcast,
   type Communicator,
   type ConvOptions,
@@ -41,6 +42,7 @@ import {
   map,
   matmul,
   max,
+  maxPool,
   mean,
   mul,
   type OnDevice,
@@ -566,6 +568,19 @@ graph({ x: tensor('f32', ['n', 6, 224, 32]), u: tensor('f32', ['n', 6, 'h', 'w']
   same<typeof open, F32<readonly ['n', 64, number, number]>>(true)
   const long = x.pipe(reshape(['n', 1, 43008]), conv(param('l', tensor('f32', [8, 1, 9]))))
   same<typeof long, F32<readonly ['n', 8, number]>>(true)
+
+  const pooled = stem.pipe(maxPool({ kernel: 3, stride: 2, padding: 1 }))
+  same<typeof pooled, F32<readonly ['n', 64, 56, 16]>>(true)
+  const halved = stem.pipe(avgPool({ kernel: [2, 4] }))
+  same<typeof halved, F32<readonly ['n', 64, 56, 8]>>(true)
+  // @ts-expect-error one size for each spatial dimension
+  stem.pipe(maxPool({ kernel: [2] }))
+  // @ts-expect-error the kernel is larger than the input
+  stem.pipe(avgPool({ kernel: [1, 33] }))
+  // @ts-expect-error a kernel has a size
+  stem.pipe(maxPool({ stride: 2 }))
+  // @ts-expect-error a stride is whole
+  stem.pipe(maxPool({ kernel: 2, stride: 0.5 }))
 
   // @ts-expect-error the weight has channels of its own number
   x.pipe(conv(param('a', tensor('f32', [64, 5, 3, 3]))))

@@ -598,6 +598,8 @@ describe('every operator', () => {
         largest: true,
         base: 10,
         stride: [1],
+        kernel: [1],
+        how: 'max',
         padding: 'same',
         dilation: [1],
         groups: 1,
@@ -609,6 +611,7 @@ describe('every operator', () => {
         const given: Readonly<Record<string, readonly BoundSpec[]>> = {
           attention: [heads, heads, heads],
           conv: [images, images],
+          pool: [images],
         }
         const inputs = given[operator.name] ?? [spec, spec]
         const lowered = operator.lower(inputs, inputs[0]!, {
