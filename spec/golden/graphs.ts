@@ -1,7 +1,6 @@
 import {
   add,
   after,
-  conv,
   delay,
   download,
   every,
@@ -81,12 +80,6 @@ export const goldens = {
   donated: graph('donated', { x: tensor('f32', [64]) }, ({ x }) => ({
     y: inPlace({ x: x.pipe(upload(copy), on(math), relu()) }).y.pipe(download(rows)),
   })),
-  convolutions: graph('convolutions', { x: tensor('f32', [2, 3, 32, 32]) }, ({ x }) => {
-    const [w, b] = [param('w', tensor('f32', [16, 3, 3, 3])), param('b', tensor('f32', [16]))]
-    const each = param('each', tensor('f32', [16, 1, 3, 3]))
-    const h = x.pipe(upload(copy), on(math), conv(w, { stride: 2, padding: 1, bias: b }), relu())
-    return { y: h.pipe(conv(each, { padding: 'same', groups: 16 }), download(rows)) }
-  }),
   'two-devices': graph('two-devices', { x: square }, ({ x }) => {
     const w = param('w', square)
     const near = x.pipe(upload(copy), on(math), matmul(w), relu())
