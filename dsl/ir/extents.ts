@@ -1,4 +1,4 @@
-import type { AttentionOperand, KernelSpec } from './kernel-spec.js'
+import { type AttentionOperand, convOutput, type KernelSpec } from './kernel-spec.js'
 import { resultElements } from './map-rows.js'
 import type { Plan } from './plan.js'
 import { type DType, elementBytes } from './tensor.js'
@@ -167,6 +167,19 @@ const needsOf = (kernel: KernelSpec): Needs | undefined => {
         ],
         writes: [reach(y, [batch, heads, queries], valueSize), ...(appended === 0 ? [] : caches)],
         ...(appended === 0 ? {} : { inPlace: [1, 2] }),
+      }
+    }
+    case 'conv': {
+      const { batch, groups, channels, filters, dtype, spatial } = kernel
+      const sized = (sizes: readonly number[], first: number) =>
+        dense(
+          sizes.reduce((count, size) => count * size, first),
+          dtype,
+        )
+      const [inputs, kernels] = [spatial.map(({ input }) => input), spatial.map(dim => dim.kernel)]
+      return {
+        reads: [sized(inputs, batch * groups * channels), sized(kernels, groups * filters * channels)],
+        writes: [sized(spatial.map(convOutput), batch * groups * filters)],
       }
     }
     case 'reduce':

@@ -9,6 +9,7 @@ export type KernelSpec =
   | MapSpec
   | MatmulSpec
   | AttentionSpec
+  | ConvSpec
   | ReduceSpec
   | ScanSpec
   | GatherSpec
@@ -195,6 +196,57 @@ export interface AttentionOperand {
   readonly offset: number
   readonly strides: readonly [batch: number, head: number, row: number]
 }
+
+/**
+ * reads [x, w], writes [y], all row-major: the cross-correlation of x with the filters w, accumulated in f32. x is
+ * batch × (groups · channels) × each `input`, w is (groups · filters) × channels × each `kernel`, and y is batch ×
+ * (groups · filters) × each size that `convOutput` yields. With one spatial dimension
+ *
+ *   y[b, g · filters + f, o] = Σ over c < channels and t < kernel of
+ *     x[b, g · channels + c, o · stride + t · dilation − before] · w[g · filters + f, c, t],
+ *
+ * where an element of x outside of 0 to input − 1 is 0, and is not read; with several each has an o and a t of its
+ * own.
+ */
+export interface ConvSpec {
+  readonly kind: 'conv'
+  readonly batch: number
+  /** Parts of the channels that have filters of their own. */
+  readonly groups: number
+  /** Of x, in each group. */
+  readonly channels: number
+  /** Channels of y, in each group. */
+  readonly filters: number
+  /** Of x, w and y. */
+  readonly dtype: 'f32' | 'f16' | 'bf16'
+  /** The spatial dimensions, from the outermost: one to three. */
+  readonly spatial: readonly ConvDim[]
+}
+
+/** One spatial dimension of a convolution; all in elements. */
+export interface ConvDim {
+  /** The sizes of x and of w. */
+  readonly input: number
+  readonly kernel: number
+  /** From one place of the kernel to the next. */
+  readonly stride: number
+  /** From one element of the kernel to the next, in x. */
+  readonly dilation: number
+  /** Zeros before the first element and after the last one. */
+  readonly before: number
+  readonly after: number
+}
+
+/** Elements of a group of channels of x with the zeros around them; at most as many as a number holds exactly. */
+export const paddedOf = (channels: number, spatial: readonly ConvDim[]): number =>
+  spatial.reduce((count, { before, input, after }) => count * (before + input + after), channels)
+
+/** Spatial dimensions, at most. */
+export const mostSpatial = 3
+
+/** Places of the kernel along a dimension; below 1 where it is larger than the padded input. */
+export const convOutput = ({ input, kernel, stride, dilation, before, after }: ConvDim): number =>
+  Math.floor((before + input + after - dilation * (kernel - 1) - 1) / stride) + 1
 
 /**
  * reads [x] as outer × length × inner, writes [y] as outer × inner. Accumulates in f32 (i32 for i32 and u8).

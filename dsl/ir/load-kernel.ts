@@ -1,6 +1,8 @@
 import type {
   AttentionOperand,
   AttentionSpec,
+  ConvDim,
+  ConvSpec,
   CopySpec,
   CudaSpec,
   JoinSpec,
@@ -11,7 +13,7 @@ import type {
   MatmulSpec,
   ReduceSpec,
 } from './kernel-spec.js'
-import { canAppend, mostAppended, mostSharing } from './kernel-spec.js'
+import { canAppend, convOutput, mostAppended, mostSharing, mostSpatial, paddedOf } from './kernel-spec.js'
 import { limits } from './limits.js'
 import { hasRows, mapRows, mostPasses } from './map-rows.js'
 import type { Reader } from './reader.js'
@@ -48,6 +50,7 @@ const kinds = [
   'map',
   'matmul',
   'attention',
+  'conv',
   'reduce',
   'scan',
   'gather',
@@ -79,6 +82,8 @@ export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec =>
       return readMatmul(r, get, at)
     case 'attention':
       return readAttention(r, get, at)
+    case 'conv':
+      return readConv(r, get, at)
     case 'gather':
       return {
         kind,
@@ -438,6 +443,58 @@ const readAttention = (r: Reader, get: Get, at: string): AttentionSpec => {
       'append by kernels of their own',
     )
   return spec
+}
+
+const readConv = (r: Reader, get: Get, at: string): ConvSpec => {
+  const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
+  const given = r.list(get('spatial'), `${at}.spatial`, mostSpatial)
+  if (given.length === 0) r.wrong(`${at}.spatial`, 'a list of one to three dimensions', given)
+  const spatial = given.map((value, d) => readConvDim(r, value, `${at}.spatial[${d}]`))
+  const channels = size('channels')
+  const padded = paddedOf(channels, spatial)
+  if (!(padded <= integerMost))
+    r.fault(
+      'BadKernel',
+      `${at}.spatial`,
+      'spatial',
+      `at most ${integerMost} elements of a group with their padding`,
+      `${padded}`,
+      'pad less',
+    )
+  return {
+    kind: 'conv',
+    batch: size('batch'),
+    groups: size('groups'),
+    channels,
+    filters: size('filters'),
+    dtype: r.oneOf(get('dtype'), `${at}.dtype`, ['f32', 'f16', 'bf16']),
+    spatial,
+  }
+}
+
+const readConvDim = (r: Reader, value: unknown, at: string): ConvDim => {
+  const given = r.object(value, at)
+  const integer = (key: string, least: number) =>
+    r.integer(r.field(given, key), `${at}.${key}`, least, integerMost)
+  const dim: ConvDim = {
+    input: integer('input', 1),
+    kernel: integer('kernel', 1),
+    stride: integer('stride', 1),
+    dilation: integer('dilation', 1),
+    before: integer('before', 0),
+    after: integer('after', 0),
+  }
+  const [reach, padded] = [dim.dilation * (dim.kernel - 1) + 1, dim.before + dim.input + dim.after]
+  if (!(padded <= integerMost) || !(reach <= integerMost) || convOutput(dim) < 1)
+    r.fault(
+      'BadKernel',
+      `${at}.kernel`,
+      'kernel',
+      'a kernel that its padded input holds',
+      `a kernel that spans ${reach} elements, of ${padded}`,
+      'pad more, or take a smaller kernel or dilation',
+    )
+  return dim
 }
 
 const readCuda = (r: Reader, get: Get, at: string): CudaSpec => {

@@ -154,6 +154,24 @@ void readAttention(KernelSpec& spec, const Napi::Object& object, const std::stri
   if (!absent(object.Get("appended"))) made.appended = size("appended");
 }
 
+void readConv(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
+  const auto size = [&](const char* key) { return integerAt(object.Get(key), field + "." + key, 1, most); };
+  spec.batch = size("batch");
+  spec.input = dtype(object.Get("dtype"), field + ".dtype");
+  spec.conv.groups = size("groups"), spec.conv.channels = size("channels");
+  spec.conv.filters = size("filters");
+  const Napi::Array spatial = arrayAt(object.Get("spatial"), field + ".spatial");
+  for (std::uint32_t d = 0; d < spatial.Length(); ++d) {
+    const std::string where = item(field + ".spatial", d);
+    const Napi::Object dim = objectAt(spatial.Get(d), where);
+    const auto integer = [&](const char* key, std::int64_t least) {
+      return integerAt(dim.Get(key), where + "." + key, least, most);
+    };
+    spec.conv.spatial.push_back({integer("input", 1), integer("kernel", 1), integer("stride", 1),
+                                 integer("dilation", 1), integer("before", 0), integer("after", 0)});
+  }
+}
+
 void readReduce(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
   spec.how = oneOf<ReduceHow>(object.Get("how"), field + ".how", reductions);
   spec.outer = integerAt(object.Get("outer"), field + ".outer", 1, most);
@@ -260,6 +278,9 @@ KernelSpec kernelSpec(Napi::Value value, const std::string& field) {
   } else if (kind == "attention") {
     spec.kind = KernelSpec::Kind::attention;
     readAttention(spec, object, field);
+  } else if (kind == "conv") {
+    spec.kind = KernelSpec::Kind::conv;
+    readConv(spec, object, field);
   } else if (kind == "reduce") {
     spec.kind = KernelSpec::Kind::reduce;
     readReduce(spec, object, field);
@@ -283,7 +304,7 @@ KernelSpec kernelSpec(Napi::Value value, const std::string& field) {
     readCuda(spec, object, field);
   } else {
     const std::string kinds =
-        "copy, map, matmul, attention, reduce, scan, gather, append, join, random or cuda";
+        "copy, map, matmul, attention, conv, reduce, scan, gather, append, join, random or cuda";
     throw Napi::TypeError::New(value.Env(), field + ".kind must be " + kinds + ", not " + kind.substr(0, 40));
   }
   return spec;

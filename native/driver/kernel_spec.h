@@ -148,12 +148,40 @@ struct AttentionSpec {
   }
 };
 
+// One spatial dimension of a convolution.
+struct ConvDim {
+  std::int64_t input = 1, kernel = 1, stride = 1, dilation = 1, before = 0, after = 0;
+  std::int64_t output() const { return (before + input + after - dilation * (kernel - 1) - 1) / stride + 1; }
+};
+
+struct ConvSpec {
+  std::int64_t groups = 1, channels = 1, filters = 1;  // channels of x and of y in each group
+  std::vector<ConvDim> spatial;
+  // Elements of a channel of x, of a channel of a filter, and of a channel of y.
+  std::int64_t inputs() const {
+    std::int64_t count = 1;
+    for (const ConvDim& dim : spatial) count *= dim.input;
+    return count;
+  }
+  std::int64_t taps() const {
+    std::int64_t count = 1;
+    for (const ConvDim& dim : spatial) count *= dim.kernel;
+    return count;
+  }
+  std::int64_t outputs() const {
+    std::int64_t count = 1;
+    for (const ConvDim& dim : spatial) count *= dim.output();
+    return count;
+  }
+};
+
 struct KernelSpec {
   enum class Kind : std::uint8_t {
     copy,
     map,
     matmul,
     attention,
+    conv,
     reduce,
     scan,
     gather,
@@ -187,6 +215,9 @@ struct KernelSpec {
 
   // attention, with batch as above and the element type `input`
   AttentionSpec attention;
+
+  // conv, with batch as above and the element type `input`
+  ConvSpec conv;
 
   // reduce and scan
   ReduceHow how = ReduceHow::sum;

@@ -74,6 +74,13 @@ Extents extentsOf(const KernelSpec& spec) {
       }
       break;
     }
+    case KernelSpec::Kind::conv: {
+      const ConvSpec& one = spec.conv;
+      extents.reads = {bytesOf(spec.batch * one.groups * one.channels * one.inputs(), spec.input),
+                       bytesOf(one.groups * one.filters * one.channels * one.taps(), spec.input)};
+      extents.writes = {bytesOf(spec.batch * one.groups * one.filters * one.outputs(), spec.input)};
+      break;
+    }
     case KernelSpec::Kind::reduce:
       extents.reads = {bytesOf(spec.outer * spec.length * spec.inner, spec.input)};
       extents.writes = {bytesOf(spec.outer * spec.count * spec.inner, spec.output)};

@@ -182,6 +182,37 @@ Problem checkAttention(const KernelSpec& spec) {
   return checkCounts(spec, one.reads(), one.writes());
 }
 
+Problem checkConv(const KernelSpec& spec) {
+  const ConvSpec& one = spec.conv;
+  if (one.spatial.empty() || one.spatial.size() > 3)
+    return "conv: " + show(one.spatial.size()) + " spatial dimensions, 1 to 3 are possible";
+  if (!isFloat(spec.input)) return "conv: elements are f32, f16 or bf16";
+  std::int64_t inputs = 1, taps = 1, outputs = 1, padded = one.channels, ignored = 0;
+  for (const ConvDim& dim : one.spatial) {
+    // None of these sums and products overflows.
+    std::int64_t reach = 0;
+    if (dim.before < 0 || dim.after < 0 || dim.before > mostBytes || dim.after > mostBytes)
+      return "conv: the padding is negative or too large";
+    if (dim.stride <= 0 || dim.dilation <= 0 || !product({inputs, dim.input}, &inputs) ||
+        !product({taps, dim.kernel}, &taps))
+      return "conv: sizes, strides and dilations must be positive, and not too many elements";
+    if (__builtin_mul_overflow(dim.dilation, dim.kernel - 1, &reach) ||
+        reach >= dim.before + dim.input + dim.after)
+      return "conv: a kernel is larger than its padded input";
+    if (!product({outputs, dim.output()}, &outputs) ||
+        !product({padded, dim.before + dim.input + dim.after}, &padded))
+      return "conv: too many elements";
+  }
+  std::int64_t sum = 0;  // terms of all sums
+  if (!product({spec.batch, one.groups, one.channels, inputs}, &ignored) ||
+      !product({one.groups, one.filters, one.channels, taps}, &ignored) ||
+      !product({spec.batch, one.groups, one.filters, outputs}, &sum))
+    return "conv: sizes must be positive, and not too many elements";
+  if (2.0 * static_cast<double>(sum) * static_cast<double>(one.channels) * static_cast<double>(taps) > 9e18)
+    return "conv: too large";
+  return checkCounts(spec, 2, 1);
+}
+
 Problem checkReduce(const KernelSpec& spec) {
   std::int64_t ignored = 0;
   if (!product({spec.outer, spec.length, spec.inner}, &ignored))
@@ -260,6 +291,7 @@ std::optional<std::string> checkKernel(const KernelSpec& spec) {
     case KernelSpec::Kind::map: return checkMap(spec);
     case KernelSpec::Kind::matmul: return checkMatmul(spec);
     case KernelSpec::Kind::attention: return checkAttention(spec);
+    case KernelSpec::Kind::conv: return checkConv(spec);
     case KernelSpec::Kind::reduce: return checkReduce(spec);
     case KernelSpec::Kind::scan: return checkScan(spec);
     case KernelSpec::Kind::gather: return checkGather(spec);

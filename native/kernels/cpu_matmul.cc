@@ -4,6 +4,7 @@
 
 #include "kernels/cpu.h"
 #include "kernels/element.h"
+#include "kernels/product_tile.h"
 
 // A blocked matrix product: panels of both operands are widened to f32 and laid side by side, then a register
 // tile runs over them. Each element of c adds its products in order of k with a rounding after each multiply
@@ -13,70 +14,13 @@
 namespace braid {
 namespace {
 
-constexpr std::int64_t kTileRows = 6, kTileColumns = 16;
 constexpr std::int64_t kRows = 96, kDepth = 256, kColumns = 512;  // of one block of a, of both, and of b
-
-using Vector = float __attribute__((vector_size(32), aligned(4)));
-constexpr std::int64_t kLanes = 8, kVectors = kTileColumns / kLanes;
-
-// c[Rows][16] += a[depth][6] · b[depth][16], both packed.
-template <int Rows>
-inline __attribute__((always_inline)) void tile(const float* a, const float* b, float* c, std::int64_t stride,
-                                                std::int64_t depth) {
-  Vector sum[Rows][kVectors];
-  for (int r = 0; r < Rows; ++r)
-    for (int v = 0; v < kVectors; ++v)
-      sum[r][v] = *reinterpret_cast<const Vector*>(c + r * stride + v * kLanes);
-  for (std::int64_t k = 0; k < depth; ++k) {
-    const Vector b0 = *reinterpret_cast<const Vector*>(b), b1 = *reinterpret_cast<const Vector*>(b + kLanes);
-    for (int r = 0; r < Rows; ++r) {
-      sum[r][0] += a[r] * b0;
-      sum[r][1] += a[r] * b1;
-    }
-    a += kTileRows;
-    b += kTileColumns;
-  }
-  for (int r = 0; r < Rows; ++r)
-    for (int v = 0; v < kVectors; ++v) *reinterpret_cast<Vector*>(c + r * stride + v * kLanes) = sum[r][v];
-}
-
-inline __attribute__((always_inline)) void tileOf(std::int64_t rows, const float* a, const float* b, float* c,
-                                                  std::int64_t stride, std::int64_t depth) {
-  switch (rows) {
-    case 1: return tile<1>(a, b, c, stride, depth);
-    case 2: return tile<2>(a, b, c, stride, depth);
-    case 3: return tile<3>(a, b, c, stride, depth);
-    case 4: return tile<4>(a, b, c, stride, depth);
-    case 5: return tile<5>(a, b, c, stride, depth);
-    default: return tile<6>(a, b, c, stride, depth);
-  }
-}
-
-void tilePlain(std::int64_t rows, const float* a, const float* b, float* c, std::int64_t stride,
-               std::int64_t depth) {
-  tileOf(rows, a, b, c, stride, depth);
-}
-#if defined(__x86_64__)
-// AVX2 without FMA, on purpose.
-__attribute__((target("avx2"))) void tileAvx2(std::int64_t rows, const float* a, const float* b, float* c,
-                                              std::int64_t stride, std::int64_t depth) {
-  tileOf(rows, a, b, c, stride, depth);
-}
-#endif
-
-using Tile = void (*)(std::int64_t, const float*, const float*, float*, std::int64_t, std::int64_t);
-Tile chooseTile() {
-#if defined(__x86_64__)
-  if (cpuHasAvx2()) return tileAvx2;
-#endif
-  return tilePlain;
-}
 
 std::int64_t roundUp(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 class CpuMatmul final : public CpuKernel {
  public:
-  explicit CpuMatmul(const KernelSpec& spec) : spec_(spec), tile_(chooseTile()) {
+  explicit CpuMatmul(const KernelSpec& spec) : spec_(spec), tile_(productTile()) {
     readCount = 2 + spec.epilogue.reads();
     writeCount = spec.workspace > 0 ? 2 : 1;
     const auto extent = [&](const MatmulOperand& operand, std::int64_t elements) {
@@ -97,9 +41,9 @@ class CpuMatmul final : public CpuKernel {
   bool run(const DeviceAddress* addresses, Scratch& scratch, Part part) const override {
     const PartRange range(part, spec_.m);
     if (range.first == range.last) return true;
-    const std::int64_t columns = std::min(roundUp(spec_.n, kTileColumns), kColumns),
+    const std::int64_t columns = std::min(roundUp(spec_.n, kProductColumns), kColumns),
                        depth = std::min(spec_.k, kDepth);
-    const std::int64_t rows = std::min(roundUp(spec_.m, kTileRows), kRows);
+    const std::int64_t rows = std::min(roundUp(spec_.m, kProductRows), kRows);
     float* memory =
         scratch.floats(static_cast<std::size_t>(depth * columns + rows * depth + spec_.m * columns));
     Panels panels{memory, memory + depth * columns, memory + depth * columns + rows * depth};
@@ -118,7 +62,7 @@ class CpuMatmul final : public CpuKernel {
   void multiply(const DeviceAddress* addresses, const Panels& panels, const PartRange& range,
                 std::int64_t batch, std::int64_t firstColumn) const {
     const std::int64_t columns = std::min(kColumns, spec_.n - firstColumn),
-                       stride = roundUp(columns, kTileColumns);
+                       stride = roundUp(columns, kProductColumns);
     std::memset(panels.c, 0, static_cast<std::size_t>(spec_.m * stride) * sizeof(float));
     for (std::int64_t k = 0; k < spec_.k; k += kDepth) {
       const std::int64_t depth = std::min(kDepth, spec_.k - k);
@@ -126,9 +70,9 @@ class CpuMatmul final : public CpuKernel {
       for (std::int64_t row = range.first; row < range.last; row += kRows) {
         const std::int64_t rows = std::min(kRows, range.last - row);
         packA(panels.a, addresses[0], batch * spec_.a.batchStride, row, rows, k, depth);
-        for (std::int64_t c = 0; c < columns; c += kTileColumns)
-          for (std::int64_t r = 0; r < rows; r += kTileRows)
-            tile_(std::min(kTileRows, rows - r), panels.a + r * depth, panels.b + c * depth,
+        for (std::int64_t c = 0; c < columns; c += kProductColumns)
+          for (std::int64_t r = 0; r < rows; r += kProductRows)
+            tile_(std::min(kProductRows, rows - r), panels.a + r * depth, panels.b + c * depth,
                   panels.c + (row + r) * stride + c, stride, depth);
       }
     }
@@ -176,14 +120,14 @@ class CpuMatmul final : public CpuKernel {
       for (std::int64_t i = 0; i < depth; ++i) {
         element::load(line, base, spec_.a.dtype, start + (k + i) * spec_.m + row, rows);
         for (std::int64_t r = 0; r < rows; ++r)
-          to[r / kTileRows * kTileRows * depth + r % kTileRows + i * kTileRows] = line[r];
+          to[r / kProductRows * kProductRows * depth + r % kProductRows + i * kProductRows] = line[r];
       }
       return;
     }
     for (std::int64_t r = 0; r < rows; ++r) {
       element::load(line, base, spec_.a.dtype, start + (row + r) * spec_.k + k, depth);
-      float* target = to + r / kTileRows * kTileRows * depth + r % kTileRows;
-      for (std::int64_t i = 0; i < depth; ++i) target[i * kTileRows] = line[i];
+      float* target = to + r / kProductRows * kProductRows * depth + r % kProductRows;
+      for (std::int64_t i = 0; i < depth; ++i) target[i * kProductRows] = line[i];
     }
   }
 
@@ -191,28 +135,28 @@ class CpuMatmul final : public CpuKernel {
   void packB(float* to, DeviceAddress base, std::int64_t start, std::int64_t k, std::int64_t depth,
              std::int64_t column, std::int64_t columns) const {
     alignas(64) float line[std::max(kDepth, kColumns)];
-    const std::int64_t padded = roundUp(columns, kTileColumns);
+    const std::int64_t padded = roundUp(columns, kProductColumns);
     if (spec_.transposeB) {
       for (std::int64_t c = 0; c < padded; ++c) {
-        float* target = to + c / kTileColumns * kTileColumns * depth + c % kTileColumns;
+        float* target = to + c / kProductColumns * kProductColumns * depth + c % kProductColumns;
         if (c < columns)
           element::load(line, base, spec_.b.dtype, start + (column + c) * spec_.k + k, depth);
         else
           std::fill_n(line, depth, 0.0f);
-        for (std::int64_t i = 0; i < depth; ++i) target[i * kTileColumns] = line[i];
+        for (std::int64_t i = 0; i < depth; ++i) target[i * kProductColumns] = line[i];
       }
       return;
     }
     std::fill_n(line, padded, 0.0f);
     for (std::int64_t i = 0; i < depth; ++i) {
       element::load(line, base, spec_.b.dtype, start + (k + i) * spec_.n + column, columns);
-      for (std::int64_t c = 0; c < padded; c += kTileColumns)
-        std::memcpy(to + c * depth + i * kTileColumns, line + c, kTileColumns * sizeof(float));
+      for (std::int64_t c = 0; c < padded; c += kProductColumns)
+        std::memcpy(to + c * depth + i * kProductColumns, line + c, kProductColumns * sizeof(float));
     }
   }
 
   KernelSpec spec_;
-  Tile tile_;
+  ProductTile tile_;
 };
 
 }  // namespace

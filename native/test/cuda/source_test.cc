@@ -386,6 +386,21 @@ void eachSource(const See& see) {
       }
     }
   }
+  for (const std::int64_t filters : {1, 3, 24, 40, 70, 300}) {
+    for (DType type : {DType::f32, DType::f16, DType::bf16}) {
+      KernelSpec spec;
+      spec.kind = KernelSpec::Kind::conv;
+      spec.input = type, spec.batch = 8;
+      spec.conv.groups = 2, spec.conv.channels = type == DType::f16 ? 3 : 8, spec.conv.filters = filters;
+      spec.conv.spatial = {{30, 3, 2, 2, 1, 1}};
+      if (filters > 1) spec.conv.spatial.push_back({40, filters == 40 ? 23 : 5, 1, 1, 2, 2});
+      for (const int architecture : {80, 90}) {
+        source = {};
+        convSource(spec, architecture, filters == 70 ? 132 : 1, &source);
+        sees(source.text, "conv", architecture);
+      }
+    }
+  }
   KernelSpec product;
   product.m = 33, product.n = 65, product.k = 17, product.batch = 3;
   product.a.dtype = DType::u8, product.c.dtype = DType::bf16;
