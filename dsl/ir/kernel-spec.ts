@@ -100,9 +100,9 @@ export type MapInstruction =
   | readonly ['select', number, number, number]
 
 /**
- * reads [a, b], then the bias and the residual where the epilogue has them, writes [c] or [c, workspace]: c[i] =
- * a[i] · b[i] for i < batch, row-major, accumulated in f32. a is m × k (k × m when `transposeA`), b is k × n (n × k
- * when `transposeB`), c is m × n. A batch stride (in elements) of 0 shares the operand.
+ * reads [a, b], then the bias and the residual where the epilogue has them, writes [c], then the auxiliary output
+ * where the epilogue has one, then the workspace where there is one: c[i] = a[i] · b[i] for i < batch, row-major,
+ * accumulated in f32. a is m × k (k × m when `transposeA`), b is k × n (n × k when `transposeB`), c is m × n.
  */
 export interface MatmulSpec {
   readonly kind: 'matmul'
@@ -113,14 +113,35 @@ export interface MatmulSpec {
   /** Absent: false. */
   readonly transposeA?: boolean
   readonly transposeB: boolean
-  readonly a: { readonly dtype: DType; readonly batchStride: number }
-  readonly b: { readonly dtype: DType; readonly batchStride: number }
+  readonly a: MatmulOperand
+  readonly b: MatmulOperand
   readonly c: { readonly dtype: DType; readonly batchStride: number }
-  /** Bytes of scratch that the second write offers to the library; 0: there is no second write. */
+  /** Bytes of scratch that the last write offers to the library; 0: there is no such write. */
   readonly workspace: number
   /** Absent: c is the product. */
   readonly epilogue?: MatmulEpilogue
 }
+
+/** Where the matrices of an operand lie, in elements. */
+export interface MatmulOperand {
+  readonly dtype: DType
+  /** From one matrix to the next; 0 shares one. */
+  readonly batchStride: number
+  /** From one row, as it lies in memory, to the next, at least a row's elements; absent: as many. */
+  readonly rowStride?: number
+  /** The first element; absent: 0. */
+  readonly offset?: number
+}
+
+/** Elements of an operand of `rows` × `columns` as they lie in memory: the first, and one beyond the last. */
+export const matmulReach = (
+  { batchStride, rowStride, offset = 0 }: MatmulOperand,
+  batch: number,
+  [rows, columns]: readonly [number, number],
+): readonly [number, number] => [
+  offset,
+  offset + (batch - 1) * batchStride + (rows - 1) * (rowStride ?? columns) + columns,
+]
 
 /**
  * c is activation(scale · product + bias) + residual, computed in f32 and rounded once. The residual is not
@@ -133,9 +154,16 @@ export interface MatmulEpilogue {
   readonly bias?: true
   /** `gelu` is its form by tanh. */
   readonly activation?: 'relu' | 'gelu'
+  /**
+   * What the activation is computed of is written too: laid out and rounded as c, and aligned to `auxiliaryAlignment`
+   * bytes. On a device that computes the activation apart, it is computed of what was rounded.
+   */
+  readonly auxiliary?: true
   /** Laid out as c. */
   readonly residual?: true
 }
+
+export const auxiliaryAlignment = 16
 
 /**
  * reads [q, k, v], then the mask and the length where the spec has them, writes [y]: softmax(q · kᵀ · scale) · v,

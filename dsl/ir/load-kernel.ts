@@ -10,6 +10,7 @@ import type {
   MapInstruction,
   MapSpec,
   MatmulEpilogue,
+  MatmulOperand,
   MatmulSpec,
   ReduceSpec,
 } from './kernel-spec.js'
@@ -331,26 +332,40 @@ const readInstruction = (
 
 const readMatmul = (r: Reader, get: Get, at: string): MatmulSpec => {
   const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
-  const operand = (key: string) => {
+  const matrix = (key: string) => {
     const value = r.object(get(key), `${at}.${key}`)
     return {
+      value,
       dtype: readDType(r, r.field(value, 'dtype'), `${at}.${key}.dtype`),
       batchStride: r.integer(r.field(value, 'batchStride'), `${at}.${key}.batchStride`, 0, integerMost),
     }
   }
+  const operand = (key: string, columns: number): MatmulOperand => {
+    const { value, ...own } = matrix(key)
+    const given = (name: string, least: number) => {
+      const found = r.field(value, name)
+      return found === undefined
+        ? {}
+        : { [name]: r.integer(found, `${at}.${key}.${name}`, least, integerMost) }
+    }
+    return { ...own, ...given('rowStride', columns), ...given('offset', 0) }
+  }
+  const [m, n, k] = [size('m'), size('n'), size('k')]
+  const transposeA =
+    get('transposeA') === undefined ? undefined : r.boolean(get('transposeA'), `${at}.transposeA`)
+  const transposeB = r.boolean(get('transposeB'), `${at}.transposeB`)
+  const { value: _, ...c } = matrix('c')
   return {
     kind: 'matmul',
-    m: size('m'),
-    n: size('n'),
-    k: size('k'),
+    m,
+    n,
+    k,
     batch: size('batch'),
-    ...(get('transposeA') === undefined
-      ? {}
-      : { transposeA: r.boolean(get('transposeA'), `${at}.transposeA`) }),
-    transposeB: r.boolean(get('transposeB'), `${at}.transposeB`),
-    a: operand('a'),
-    b: operand('b'),
-    c: operand('c'),
+    ...(transposeA === undefined ? {} : { transposeA }),
+    transposeB,
+    a: operand('a', transposeA ? m : k),
+    b: operand('b', transposeB ? k : n),
+    c,
     workspace: r.integer(get('workspace'), `${at}.workspace`, 0, integerMost),
     ...(get('epilogue') === undefined
       ? {}
@@ -361,10 +376,9 @@ const readMatmul = (r: Reader, get: Get, at: string): MatmulSpec => {
 const readEpilogue = (r: Reader, value: unknown, at: string): MatmulEpilogue => {
   const given = r.object(value, at)
   const get = (key: string) => r.field(given, key)
-  const [bias, residual] = [
-    readFlag(r, get('bias'), `${at}.bias`),
-    readFlag(r, get('residual'), `${at}.residual`),
-  ]
+  const [bias, residual, auxiliary] = ['bias', 'residual', 'auxiliary'].map(key =>
+    readFlag(r, get(key), `${at}.${key}`),
+  )
   const activation =
     get('activation') === undefined
       ? undefined
@@ -378,10 +392,20 @@ const readEpilogue = (r: Reader, value: unknown, at: string): MatmulEpilogue => 
       'both',
       'add the residual by a kernel',
     )
+  if (auxiliary && activation === undefined)
+    r.fault(
+      'BadKernel',
+      at,
+      'auxiliary',
+      'an activation, of whose operand it is the value',
+      'none',
+      'leave it out: c is that value',
+    )
   return {
     ...(get('scale') === undefined ? {} : { scale: r.number(get('scale'), `${at}.scale`) }),
     ...(bias ? { bias } : {}),
     ...(activation === undefined ? {} : { activation }),
+    ...(auxiliary ? { auxiliary } : {}),
     ...(residual ? { residual } : {}),
   }
 }

@@ -91,8 +91,12 @@ void readMap(KernelSpec& spec, const Napi::Object& object, const std::string& fi
 
 MatmulOperand matmulOperand(Napi::Value value, const std::string& field) {
   const Napi::Object object = objectAt(value, field);
+  const auto integerOr0 = [&](const char* key) {
+    return absent(object.Get(key)) ? 0 : integerAt(object.Get(key), field + "." + key, 0, most);
+  };
   return {dtype(object.Get("dtype"), field + ".dtype"),
-          integerAt(object.Get("batchStride"), field + ".batchStride", 0, most)};
+          integerAt(object.Get("batchStride"), field + ".batchStride", 0, most), integerOr0("rowStride"),
+          integerOr0("offset")};
 }
 
 void readMatmul(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
@@ -113,6 +117,7 @@ void readMatmul(KernelSpec& spec, const Napi::Object& object, const std::string&
   if (!absent(given.Get("scale"))) made.scale = numberAt(given.Get("scale"), where + ".scale");
   made.bias = flagOr(given.Get("bias"), where + ".bias", false);
   made.residual = flagOr(given.Get("residual"), where + ".residual", false);
+  made.auxiliary = flagOr(given.Get("auxiliary"), where + ".auxiliary", false);
   if (!absent(given.Get("activation")))
     made.activation = oneOf<Activation>(given.Get("activation"), where + ".activation", activations);
 }

@@ -122,22 +122,35 @@ Problem checkMatmul(const KernelSpec& spec) {
     const MatmulOperand& operand;
     std::int64_t rows, columns;
   };
-  for (const Side& side : {Side{"a", spec.a, spec.m, spec.k}, Side{"b", spec.b, spec.k, spec.n},
-                           Side{"c", spec.c, spec.m, spec.n}}) {
+  const auto side = [](const char* name, const MatmulOperand& operand, bool transposed, std::int64_t rows,
+                       std::int64_t columns) {
+    return transposed ? Side{name, operand, columns, rows} : Side{name, operand, rows, columns};
+  };
+  for (const Side& side :
+       {side("a", spec.a, spec.transposeA, spec.m, spec.k),
+        side("b", spec.b, spec.transposeB, spec.k, spec.n), side("c", spec.c, false, spec.m, spec.n)}) {
     const std::string name = std::string("matmul: ") + side.name;
     if (!isFloat(side.operand.dtype)) return name + " must be f32, f16 or bf16";
     if (!product({side.rows, side.columns}, &ignored)) return name + " has too many elements";
     if (side.operand.batchStride < 0) return name + " has a negative batch stride";
     if (side.operand.batchStride > 0 && !product({side.operand.batchStride, spec.batch}, &ignored))
       return name + " reaches too far";
+    const std::int64_t row = side.operand.rowStride;
+    if (row != 0 && row < side.columns)
+      return name + " has rows of " + show(side.columns) + " elements and a row stride of " + show(row);
+    if (row > 0 && !product({row, side.rows}, &ignored)) return name + " reaches too far";
+    if (side.operand.offset < 0 || side.operand.offset > mostBytes) return name + " starts out of memory";
   }
+  if (spec.c.rowStride != 0 || spec.c.offset != 0) return "matmul: c has no row stride and no offset";
   if (spec.batch > 1 && spec.c.batchStride < spec.m * spec.n) return "matmul: the batches of c overlap";
   if (2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k) > 9e18)
     return "matmul: too large";
   if (spec.workspace > static_cast<std::uint64_t>(mostBytes)) return "matmul: the workspace is too large";
   if (spec.epilogue.residual && spec.epilogue.activation != Activation::none)
     return "matmul: an epilogue has an activation or a residual, not both";
-  return checkCounts(spec, 2 + spec.epilogue.reads(), spec.workspace > 0 ? 2 : 1);
+  if (spec.epilogue.auxiliary && spec.epilogue.activation == Activation::none)
+    return "matmul: an auxiliary output is what an activation is computed of, and there is none";
+  return checkCounts(spec, 2 + spec.epilogue.reads(), spec.epilogue.writes() + (spec.workspace > 0 ? 1 : 0));
 }
 
 // Whether a strided operand of these sizes is not negative and ends in memory.

@@ -22,18 +22,18 @@ class CpuMatmul final : public CpuKernel {
  public:
   explicit CpuMatmul(const KernelSpec& spec) : spec_(spec), tile_(productTile()) {
     readCount = 2 + spec.epilogue.reads();
-    writeCount = spec.workspace > 0 ? 2 : 1;
-    const auto extent = [&](const MatmulOperand& operand, std::int64_t elements) {
-      const auto bytes = static_cast<std::uint32_t>(elementBytes(operand.dtype));
-      return Extent{static_cast<std::uint64_t>(operand.batchStride * (spec.batch - 1) + elements) * bytes,
-                    bytes};
+    writeCount = spec.epilogue.writes() + (spec.workspace > 0 ? 1 : 0);
+    const auto extent = [](std::int64_t elements, DType type) {
+      const auto bytes = static_cast<std::uint32_t>(elementBytes(type));
+      return Extent{static_cast<std::uint64_t>(elements) * bytes, bytes};
     };
-    extents = {extent(spec.a, spec.m * spec.k), extent(spec.b, spec.k * spec.n)};
-    const auto c = static_cast<std::uint32_t>(elementBytes(spec.c.dtype));
-    if (spec.epilogue.bias) extents.push_back(Extent{static_cast<std::uint64_t>(spec.n) * c, c});
-    if (spec.epilogue.residual) extents.push_back(extent(spec.c, spec.m * spec.n));
-    extents.push_back(extent(spec.c, spec.m * spec.n));
-    if (writeCount == 2) extents.push_back(Extent{spec.workspace, 1});
+    extents = {extent(spec.endOfA(), spec.a.dtype), extent(spec.endOfB(), spec.b.dtype)};
+    const Extent c = extent(spec.endOfC(), spec.c.dtype);
+    if (spec.epilogue.bias) extents.push_back(extent(spec.n, spec.c.dtype));
+    if (spec.epilogue.residual) extents.push_back(c);
+    extents.insert(extents.end(), spec.epilogue.writes(), c);
+    if (spec.epilogue.auxiliary) extents.back().alignment = kAuxiliaryAlignment;
+    if (spec.workspace > 0) extents.push_back(Extent{spec.workspace, 1});
     flops = 2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k) *
             static_cast<double>(spec.batch);
   }
@@ -66,10 +66,11 @@ class CpuMatmul final : public CpuKernel {
     std::memset(panels.c, 0, static_cast<std::size_t>(spec_.m * stride) * sizeof(float));
     for (std::int64_t k = 0; k < spec_.k; k += kDepth) {
       const std::int64_t depth = std::min(kDepth, spec_.k - k);
-      packB(panels.b, addresses[1], batch * spec_.b.batchStride, k, depth, firstColumn, columns);
+      packB(panels.b, addresses[1], spec_.b.offset + batch * spec_.b.batchStride, k, depth, firstColumn,
+            columns);
       for (std::int64_t row = range.first; row < range.last; row += kRows) {
         const std::int64_t rows = std::min(kRows, range.last - row);
-        packA(panels.a, addresses[0], batch * spec_.a.batchStride, row, rows, k, depth);
+        packA(panels.a, addresses[0], spec_.a.offset + batch * spec_.a.batchStride, row, rows, k, depth);
         for (std::int64_t c = 0; c < columns; c += kProductColumns)
           for (std::int64_t r = 0; r < rows; r += kProductRows)
             tile_(std::min(kProductRows, rows - r), panels.a + r * depth, panels.b + c * depth,
@@ -94,6 +95,7 @@ class CpuMatmul final : public CpuKernel {
       element::load(beside, addresses[2], spec_.c.dtype, column, count);
       for (std::int64_t i = 0; i < count; ++i) sums[i] += beside[i];
     }
+    if (epilogue.auxiliary) element::store(addresses[readCount + 1], spec_.c.dtype, at, sums, count);
     if (epilogue.activation == Activation::relu)
       for (std::int64_t i = 0; i < count; ++i) sums[i] = element::max(sums[i], 0.0f);
     if (epilogue.activation == Activation::gelu)
@@ -117,15 +119,17 @@ class CpuMatmul final : public CpuKernel {
     alignas(64) float line[kDepth];
     static_assert(kRows <= kDepth);
     if (spec_.transposeA) {
+      const std::int64_t stride = spec_.a.row(spec_.m);
       for (std::int64_t i = 0; i < depth; ++i) {
-        element::load(line, base, spec_.a.dtype, start + (k + i) * spec_.m + row, rows);
+        element::load(line, base, spec_.a.dtype, start + (k + i) * stride + row, rows);
         for (std::int64_t r = 0; r < rows; ++r)
           to[r / kProductRows * kProductRows * depth + r % kProductRows + i * kProductRows] = line[r];
       }
       return;
     }
+    const std::int64_t stride = spec_.a.row(spec_.k);
     for (std::int64_t r = 0; r < rows; ++r) {
-      element::load(line, base, spec_.a.dtype, start + (row + r) * spec_.k + k, depth);
+      element::load(line, base, spec_.a.dtype, start + (row + r) * stride + k, depth);
       float* target = to + r / kProductRows * kProductRows * depth + r % kProductRows;
       for (std::int64_t i = 0; i < depth; ++i) target[i * kProductRows] = line[i];
     }
@@ -136,11 +140,12 @@ class CpuMatmul final : public CpuKernel {
              std::int64_t column, std::int64_t columns) const {
     alignas(64) float line[std::max(kDepth, kColumns)];
     const std::int64_t padded = roundUp(columns, kProductColumns);
+    const std::int64_t stride = spec_.b.row(spec_.transposeB ? spec_.k : spec_.n);
     if (spec_.transposeB) {
       for (std::int64_t c = 0; c < padded; ++c) {
         float* target = to + c / kProductColumns * kProductColumns * depth + c % kProductColumns;
         if (c < columns)
-          element::load(line, base, spec_.b.dtype, start + (column + c) * spec_.k + k, depth);
+          element::load(line, base, spec_.b.dtype, start + (column + c) * stride + k, depth);
         else
           std::fill_n(line, depth, 0.0f);
         for (std::int64_t i = 0; i < depth; ++i) target[i * kProductColumns] = line[i];
@@ -149,7 +154,7 @@ class CpuMatmul final : public CpuKernel {
     }
     std::fill_n(line, padded, 0.0f);
     for (std::int64_t i = 0; i < depth; ++i) {
-      element::load(line, base, spec_.b.dtype, start + (k + i) * spec_.n + column, columns);
+      element::load(line, base, spec_.b.dtype, start + (k + i) * stride + column, columns);
       for (std::int64_t c = 0; c < padded; c += kProductColumns)
         std::memcpy(to + c * depth + i * kProductColumns, line + c, kProductColumns * sizeof(float));
     }

@@ -413,6 +413,8 @@ void eachSource(const See& see) {
     finished.epilogue.bias = transposed < 3, finished.epilogue.residual = transposed == 1;
     finished.epilogue.activation = transposed == 2 ? Activation::gelu : Activation::none;
     finished.epilogue.scale = 0.5;
+    finished.epilogue.auxiliary = transposed == 2;
+    finished.a.rowStride = finished.b.rowStride = 2048, finished.a.offset = 16;
     source = {};
     matmulSource(finished, &source);
     sees(source.text, "matmul with an epilogue");
