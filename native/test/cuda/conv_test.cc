@@ -167,9 +167,9 @@ TEST(HostConv, RefusesSizesThatNoMemoryHolds) {
   EXPECT_NE(problem([](ConvSpec& one) { one.spatial[0].before = -1; }), "");
   EXPECT_NE(problem([](ConvSpec& one) { one.spatial[0].kernel = 27; }), "");
   EXPECT_NE(problem([](ConvSpec& one) { one.spatial[0].kernel = large; }), "");
-  for (std::int64_t ConvDim::* field : {&ConvDim::input, &ConvDim::before, &ConvDim::after})
+  for (std::int64_t ConvDim::*field : {&ConvDim::input, &ConvDim::before, &ConvDim::after})
     EXPECT_NE(problem([&](ConvSpec& one) { one.spatial[0].*field = one.spatial[1].*field = large; }), "");
-  for (std::int64_t ConvSpec::* field : {&ConvSpec::groups, &ConvSpec::channels, &ConvSpec::filters}) {
+  for (std::int64_t ConvSpec::*field : {&ConvSpec::groups, &ConvSpec::channels, &ConvSpec::filters}) {
     EXPECT_NE(problem([&](ConvSpec& one) { one.*field = large; }), "");
     EXPECT_NE(problem([&](ConvSpec& one) { one.*field = 0; }), "");
   }
