@@ -26,7 +26,7 @@ std::string hexOf(std::uint64_t value) {
 // The problem, what was chosen, and a checksum of both.
 std::string choiceText(const std::string& problem, const MatmulChosen& chosen) {
   std::string text =
-      problem + "few rows " + (chosen.few ? "1" : "0") + "\nrelu apart " + (chosen.apart ? "1" : "0") + "\n";
+      problem + "few rows " + (chosen.few ? "1" : "0") + "\nsteps apart " + (chosen.apart ? "1" : "0") + "\n";
   for (const MatmulChoice& choice : chosen.choices) {
     text += "algorithm " + std::to_string(choice.alignment) + " " + std::to_string(choice.workspaceBytes);
     for (const std::uint64_t word : choice.algorithm.data) text += " " + hexOf(word);

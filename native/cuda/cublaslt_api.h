@@ -41,8 +41,12 @@ inline constexpr std::int32_t kTranspose = 1;
 inline constexpr int kDescTransA = 3, kDescTransB = 4;
 // uint32, a cublasLtEpilogue_t, and a pointer
 inline constexpr int kDescEpilogue = 7, kDescBias = 8;
-// cublasLtEpilogue_t, whose sum is both; gelu is the form by tanh
-inline constexpr std::uint32_t kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueGelu = 32;
+// a pointer aligned to 16 bytes, and int64 that are multiples of 8
+inline constexpr int kDescAuxiliary = 11, kDescAuxiliaryRow = 12, kDescAuxiliaryBatchStride = 13;
+// cublasLtEpilogue_t, whose sum is all of them; gelu is the form by tanh. The auxiliary output of gelu is
+// what it is computed of, that of relu one bit an element.
+inline constexpr std::uint32_t kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueGelu = 32,
+                               kEpilogueAuxiliary = 128;
 // cublasLtMatrixLayoutAttribute_t; int32 and int64
 inline constexpr int kLayoutBatchCount = 5, kLayoutBatchStride = 6;
 // cublasLtMatmulPreferenceAttributes_t; size_t, uint32, and four uint32

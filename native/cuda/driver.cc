@@ -324,6 +324,12 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
       attentionSource(spec, architecture, info_.multiprocessors, &source);
       return prepareSource(source, spec.attention.reads(), "attention", kernel);
     }
+    case KernelSpec::Kind::conv: {
+      KernelSource source;
+      const int architecture = context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor);
+      convSource(spec, architecture, info_.multiprocessors, &source);
+      return prepareSource(source, 2, "conv", kernel);
+    }
     case KernelSpec::Kind::reduce: {
       KernelSource source;
       if (spec.how >= ReduceHow::argmax)

@@ -19,7 +19,7 @@ struct MatmulChoice {
 struct MatmulChosen {
   std::vector<MatmulChoice> choices;  // stricter alignments first
   bool few = false;                   // the kernel for few rows was faster
-  bool apart = false;                 // relu is a kernel after the library's
+  bool apart = false;                 // some steps are a kernel after the library's
 };
 
 }  // namespace braid::cuda

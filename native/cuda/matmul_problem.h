@@ -16,24 +16,29 @@ class MatmulProblem {
   // Whether cuBLASLt computes it at all: equal float operands, a result of their type or f32, and no scale of
   // 0.
   static bool supported(const KernelSpec& spec);
+  // Whether it may write the auxiliary output of an activation as a matrix like c: that of relu is a mask.
+  static bool writesAuxiliary(const KernelSpec& spec);
   Status describe(const KernelSpec& spec);
   // Up to `most` algorithms, best first by the library's own estimate; none found is not an error.
   Status algorithms(std::size_t alignment, std::size_t workspaceBytes, int most,
                     std::vector<MatmulChoice>* found) const;
-  // By one thread at a time: the address of the bias is part of the descriptor.
+  // By one thread at a time: the addresses of the bias and the auxiliary output are part of the descriptor.
   Status run(const MatmulChoice& choice, const MatmulAddresses& at, CUstream stream) const;
   const BlasSession& session() const { return *session_; }
 
  private:
   Status check(cublasStatus code, const char* call) const;
-  Status layout(LtLayout* layout, DType type, std::int64_t rows, std::int64_t columns, std::int64_t batch,
-                std::int64_t stride) const;
+  // Of an operand as it lies in memory, which is a column-major one of `columns` × `rows`.
+  Status layout(LtLayout* layout, const MatmulOperand& operand, std::int64_t rows, std::int64_t columns,
+                std::int64_t batch) const;
+  Status describeAuxiliary(const KernelSpec& spec);
+  Status point(int attribute, DeviceAddress address, const char* call) const;
+  Status pointAt(DeviceAddress bias, DeviceAddress auxiliary) const;
 
   std::shared_ptr<BlasSession> session_;
-  Status biasAt(DeviceAddress address) const;
 
   float alpha_ = 1, beta_ = 0;
-  bool bias_ = false;
+  bool bias_ = false, auxiliary_ = false;
   LtMatmulDesc desc_ = nullptr;
   LtLayout a_ = nullptr, b_ = nullptr, c_ = nullptr;
 };

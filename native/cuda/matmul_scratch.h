@@ -33,10 +33,18 @@ struct TrialScratch {
   }
 };
 
-inline std::size_t operandBytes(const MatmulOperand& operand, std::int64_t rows, std::int64_t columns,
-                                std::int64_t batch) {
-  const std::int64_t elements = rows * columns + operand.batchStride * (batch - 1);
-  return static_cast<std::size_t>(elements) * elementBytes(operand.dtype);
-}
+// The operands of a product, with what lies before their first elements.
+struct OperandBytes {
+  std::size_t a, b, c;
+  explicit OperandBytes(const KernelSpec& spec)
+      : a(of(spec.endOfA(), spec.a.dtype)),
+        b(of(spec.endOfB(), spec.b.dtype)),
+        c(of(spec.endOfC(), spec.c.dtype)) {}
+
+ private:
+  static std::size_t of(std::int64_t elements, DType type) {
+    return static_cast<std::size_t>(elements) * elementBytes(type);
+  }
+};
 
 }  // namespace braid::cuda

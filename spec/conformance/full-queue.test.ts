@@ -33,12 +33,12 @@ describe.each(present)('more than a queue takes, on %s', device => {
         ...host,
         poison: true,
         params: { w: row(2) },
-        compile: { mode: 'eager', storage },
+        compile: { mode: 'eager', storage, fuse: false },
       })
       await using other = await opened(chain(elements), device, {
         ...host,
         params: { w: row(3) },
-        compile: { mode: 'eager', storage },
+        compile: { mode: 'eager', storage, fuse: false },
       })
       const answers = (of: typeof session) =>
         lastValueFrom(

@@ -161,6 +161,7 @@ describe('a plan of which one wait is missing', () => {
   })
   let dropped = 0
   let previous = 0
+  let ofFused = 0
 
   it('has one piece of work for each of its runs', async () => {
     const made = sampleOf(fc.sample(steps, { seed: 7, numRuns: 1 })[0]!, 2)
@@ -186,6 +187,7 @@ describe('a plan of which one wait is missing', () => {
           const what = `commands[${c}] of\n${plan.commands.map(command => command.join(' ')).join('\n')}`
           expect(await isSeen(plan, c, made), what).toBe(true)
           dropped++
+          if (plan.nodes.some(({ op }) => op === 'fused')) ofFused++
           if (plan.commands[c]![3] === -1) previous++
         }
       }),
@@ -195,6 +197,7 @@ describe('a plan of which one wait is missing', () => {
 
   afterAll(() => {
     expect(dropped).toBeGreaterThan(often(60))
+    expect(ofFused).toBeGreaterThan(often(20))
     expect(previous).toBeGreaterThan(often(5))
   })
 })

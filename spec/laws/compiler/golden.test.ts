@@ -5,6 +5,7 @@ import { type CompileOptions, compile, type Graph, isProved } from '../../../dsl
 import { textOf } from '../../../dsl/ir/text.js'
 import { verify } from '../../../dsl/verify/verify.js'
 import { collectives } from '../../golden/collectives.js'
+import { convolutions } from '../../golden/convolutions.js'
 import { goldens, ordered } from '../../golden/graphs.js'
 
 // To write the plans anew: BRAID_GOLDEN=write npx vitest run spec/laws/compiler/golden.test.ts
@@ -40,6 +41,7 @@ describe('golden plans', () => {
     kept(name, graph as Graph, { mode: 'eager', ...(shapes.includes(name) ? { fuse: false } : {}) })
   kept('ordered', ordered as unknown as Graph, { mode: 'eager' })
   kept('collectives', collectives as unknown as Graph, { mode: 'eager' })
+  kept('convolutions', convolutions as unknown as Graph, { mode: 'eager' })
 })
 
 describe('golden plans of planned storage', () => {
