@@ -29,7 +29,7 @@ std::string choiceText(const std::string& problem, const MatmulChosen& chosen) {
       problem + "few rows " + (chosen.few ? "1" : "0") + "\nsteps apart " + (chosen.apart ? "1" : "0") + "\n";
   for (const MatmulChoice& choice : chosen.choices) {
     text += "algorithm " + std::to_string(choice.alignment) + " " + std::to_string(choice.workspaceBytes);
-    for (const std::uint64_t word : choice.algorithm.data) text += " " + hexOf(word);
+    for (const std::uint32_t attribute : choice.attributes) text += " " + std::to_string(attribute);
     text += "\n";
   }
   return text + "check " + hexOf(hashOf(text)) + "\n";
@@ -42,9 +42,9 @@ bool parseChoice(const std::string& rest, MatmulChosen* chosen) {
   if (!(lines >> word >> second >> chosen->few >> word >> second >> chosen->apart)) return false;
   while (lines >> word && word == "algorithm") {
     MatmulChoice choice;
-    lines >> choice.alignment >> choice.workspaceBytes >> std::hex;
-    for (std::uint64_t& each : choice.algorithm.data) lines >> each;
-    if (!(lines >> std::dec)) return false;
+    lines >> choice.alignment >> choice.workspaceBytes;
+    for (std::uint32_t& attribute : choice.attributes) lines >> attribute;
+    if (!lines) return false;
     chosen->choices.push_back(choice);
   }
   return true;

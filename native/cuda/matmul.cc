@@ -19,7 +19,7 @@ constexpr int kCandidates = 8;
 
 // Kept choices are measured anew when this changes: it must with anything here, in matmul_tune.cc or in
 // matmul_relu.cc that decides a choice.
-constexpr int kChoiceFormat = 2;
+constexpr int kChoiceFormat = 3;
 
 std::atomic<std::uint64_t> measured{0};
 
@@ -228,20 +228,22 @@ Status Blas::algorithms(const KernelSpec& spec, MatmulChosen* chosen, bool* cert
   return Status::ok;
 }
 
-bool Blas::isStillOffered(const KernelSpec& spec, const MatmulChosen& kept) {
+bool Blas::isStillOffered(const KernelSpec& spec, MatmulChosen* kept) {
   std::unique_ptr<MatmulProblem> problem;
-  if (describe(spec, kept, &problem) != Status::ok) return false;
+  if (describe(spec, *kept, &problem) != Status::ok) return false;
   std::vector<MatmulChoice> found;
   for (const std::size_t alignment : alignmentsOf(spec)) {
     std::vector<MatmulChoice> offered;
     if (problem->algorithms(alignment, spec.workspace, candidatesOf(spec, alignment), &offered) != Status::ok)
       return false;
-    for (const MatmulChoice& choice : kept.choices)
-      if (std::find(offered.begin(), offered.end(), choice) != offered.end()) found.push_back(choice);
+    for (const MatmulChoice& choice : kept->choices)
+      if (const auto same = std::find(offered.begin(), offered.end(), choice); same != offered.end())
+        found.push_back(*same);
   }
   bool works =
-      found == kept.choices && !found.empty() && found.back().alignment == elementBytes(spec.a.dtype);
+      found == kept->choices && !found.empty() && found.back().alignment == elementBytes(spec.a.dtype);
   if (works) tune(*problem, spec, *compiler_, false, &found, &works);
+  if (works) kept->choices = std::move(found);
   return works;
 }
 
@@ -250,7 +252,7 @@ Status Blas::choose(const KernelSpec& spec, MatmulChosen* chosen) {
   const bool few = fewRows(spec, &source);
   const bool measures = few || isTimed(spec) || spec.epilogue.activation == Activation::relu;
   const std::string name = measures ? nameOf(spec, few) : "";
-  if (measures && files_.read(name, chosen) && isStillOffered(spec, *chosen)) return Status::ok;
+  if (measures && files_.read(name, chosen) && isStillOffered(spec, chosen)) return Status::ok;
   *chosen = {};
   bool certain = true;
   const Status status = algorithms(spec, chosen, &certain);

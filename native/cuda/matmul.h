@@ -55,7 +55,7 @@ class Blas {
   // them. *certain: no call failed that has a part in the choice.
   Status algorithms(const KernelSpec& spec, MatmulChosen* chosen, bool* certain);
   // Whether the library still offers what was kept, and runs it.
-  bool isStillOffered(const KernelSpec& spec, const MatmulChosen& kept);
+  bool isStillOffered(const KernelSpec& spec, MatmulChosen* kept);
   // What the library is asked for.
   Status describe(const KernelSpec& spec, const MatmulChosen& chosen,
                   std::unique_ptr<MatmulProblem>* problem);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "cuda/cublaslt_api.h"
@@ -12,7 +14,11 @@ struct MatmulChoice {
   std::size_t alignment = 1;
   LtAlgorithm algorithm{};
   std::size_t workspaceBytes = 0;
-  bool operator==(const MatmulChoice& other) const = default;
+  std::array<std::uint32_t, kAlgorithmAttributes> attributes{};  // which algorithm it is
+  bool operator==(const MatmulChoice& other) const {
+    return alignment == other.alignment && workspaceBytes == other.workspaceBytes &&
+           attributes == other.attributes;
+  }
 };
 
 // What computes a problem: equal problems get the same, so equal bits.

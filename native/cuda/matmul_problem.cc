@@ -165,7 +165,14 @@ Status MatmulProblem::algorithms(std::size_t alignment, std::size_t workspaceByt
   for (int i = 0; i < count; ++i) {
     const LtHeuristic& result = results[static_cast<std::size_t>(i)];
     if (result.state == kCublasSuccess && result.workspaceBytes <= workspaceBytes) {
-      found->push_back({alignment, result.algorithm, result.workspaceBytes});
+      MatmulChoice choice{alignment, result.algorithm, result.workspaceBytes};
+      for (int which = 0; which < kAlgorithmAttributes; ++which) {
+        std::size_t written = 0;
+        call.cublasLtMatmulAlgoConfigGetAttribute(
+            &choice.algorithm, which, &choice.attributes[static_cast<std::size_t>(which)],
+            which < kAlgorithmInnerShape ? sizeof(std::uint32_t) : sizeof(std::uint16_t), &written);
+      }
+      found->push_back(choice);
     }
   }
   return Status::ok;

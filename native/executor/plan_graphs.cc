@@ -40,7 +40,10 @@ class Maker {
         const graphs::Node& node = nodes_[edge->first - range_.from];
         const LaneId lane = program_.steps()[edge->first].lane;
         after.nodes.push_back(node);
-        after.kernels.push_back(node.kind() == NodeKind::kernel &&
+        // A Kernel may be a node that copies: the driver knows.
+        NodeKind kind = NodeKind::other;
+        after.kernels.push_back(driver_->nodeKind(node.handle(), &kind) == Status::ok &&
+                                kind == NodeKind::kernel &&
                                 program_.deviceOf(lane) == program_.deviceOf(step.lane));
       }
       Driver& own = program_.driverOf(step.lane);

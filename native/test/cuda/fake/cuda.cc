@@ -534,8 +534,19 @@ EXPORT cublasStatus cublasLtMatmulAlgoGetHeuristic(LtHandle, LtMatmulDesc, LtLay
     results[i] = {};
     results[i].algorithm.data[0] = made->alignment;
     results[i].algorithm.data[1] = static_cast<std::uint64_t>(state().offered + i);
+    static std::uint64_t left = 0;  // what the library does not set is what was there
+    results[i].algorithm.data[7] = ++left;
     results[i].workspaceBytes = made->workspace / 2;
   }
+  return 0;
+}
+EXPORT cublasStatus cublasLtMatmulAlgoConfigGetAttribute(const LtAlgorithm* algorithm, int attribute,
+                                                         void* value, std::size_t bytes,
+                                                         std::size_t* written) {
+  if (attribute < 0 || attribute > 8 || bytes != (attribute < 7 ? 4 : 2)) return 7;
+  *written = bytes;
+  std::memset(value, 0, bytes);
+  if (attribute < 2) std::memcpy(value, &algorithm->data[1 - attribute], 4);
   return 0;
 }
 EXPORT cublasStatus cublasLtMatmul(LtHandle, LtMatmulDesc desc, const void* alpha, const void* a,
