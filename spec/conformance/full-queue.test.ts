@@ -22,7 +22,7 @@ const chain = (elements: number) => {
 
 describe.each(present)('more than a queue takes, on %s', device => {
   const onHost = device === 'host'
-  const elements = onHost ? 256 : 1 << 21
+  const elements = onHost ? 256 : 1 << 23
   const host: OpenOptions = onHost ? { host: { queueDepth: 64, deviceRate: 3 * 4 * 256 * 5e4 } } : {}
   const row = (value: number): Float32Array => new Float32Array(elements).fill(value)
 

@@ -454,7 +454,8 @@ TEST(CudaSources, WaitForTheNodesBeforeThemFirst) {
   eachSource([&](const std::string& text, const char* what, int) {
     for (std::size_t at = 0; (at = text.find("__global__", at)) != std::string::npos; ++at, ++kernels) {
       const std::size_t body = text.find('{', at) + 1;
-      EXPECT_EQ(text.substr(body, 24), "\n  gridDependencySync();\n") << what << "\n" << text.substr(at, 400);
+      const std::string first = "\n  gridDependencySync();\n";
+      EXPECT_EQ(text.substr(body, first.size()), first) << what << "\n" << text.substr(at, 400);
     }
   });
   EXPECT_GT(kernels, 100u);
