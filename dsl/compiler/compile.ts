@@ -17,10 +17,11 @@ import { lower } from './passes/lower.js'
 import { rates } from './passes/rates.js'
 import { simplify } from './passes/simplify.js'
 import { unroll } from './passes/unroll.js'
+import { chooseArenas } from './search/choose-arenas.js'
 import { chooseFusion } from './search/choose-fusion.js'
 import { chooseMode } from './search/choose-mode.js'
 import { fitToMemory } from './search/fit-to-memory.js'
-import { emitted, prove, type Unproved, unproved } from './search/prove.js'
+import { emitted, nowProved, unproved } from './search/prove.js'
 
 //                   the graph, as the user wrote it
 //     check         ▼ GraphIR        names, shapes, dtypes, effects and options agree, or all errors at once
@@ -28,9 +29,10 @@ import { emitted, prove, type Unproved, unproved } from './search/prove.js'
 //     rates         ▼ Checked        every flow has a rate
 //     unroll        ▼ Rated          one node an instance, everything at one rate
 //     devices       ▼ Checked        every value has a device, peer copies stand between devices
+//     chooseMode    ▼ Checked        `mode: 'auto'`: all that follows is done eagerly and as a graph
 //     fuse          ▼ Checked        chains and reductions of rows are one kernel; with `fuse: false` nothing
 //     lower         ▼ Checked        operations over buffers
-//     chooseMode    ▼ Lowered        `mode: 'auto'`: all that follows is done eagerly and as a graph
+//     chooseArenas  ▼ Lowered        `mode: 'graph'`: what follows is done for one arena, and for one a tick
 //   ┌ fitToMemory ──▼ Lowered        a search: candidates in, the best that fits out
 //   │ place         ▼ Lowered        every operation has a lane
 //   │ order         ▼ Placed         one issue order for the tick
@@ -40,7 +42,7 @@ import { emitted, prove, type Unproved, unproved } from './search/prove.js'
 //   │ arena         ▼ Ordered        planned storage, in place of the last three: a place for every buffer
 //   └───────────────▼ Bounded
 //     emit          ▼ Draft          the commands, and with them the plan
-//     prove         ▼ Unproved       every law holds; the provenance is recorded
+//     prove         ▼ Plan           of the plans that were made the one that is taken: every law holds
 //                   Plan
 
 /** The types of inputs, parameters and outputs with their symbols, for which a plan has only numbers. */
@@ -52,9 +54,6 @@ const portsOf = ({ nodes, outputs }: GraphIR): Provenance['ports'] =>
     ...outputs.map(({ name, node }) => [`output ${name}`, nodes[node]!.spec] as const),
   ])
 
-/** Proves a plan; or leaves that for later, where of several plans one is taken. */
-type Proof = (made: Unproved) => Passed<Plan>
-
 const compiled = (source: GraphIR, options: unknown): Passed<Plan> =>
   pipe(
     E.right(source),
@@ -65,25 +64,26 @@ const compiled = (source: GraphIR, options: unknown): Passed<Plan> =>
     E.chain(rates),
     E.chain(unroll),
     E.chain(devices),
-    // 3. Chains of operations become one kernel each, where that makes the plan no worse.
-    E.chain(fused(portsOf(source))),
+    // 3. The plan; under `mode: 'auto'` two of them, of which one is chosen. Chains of operations become one kernel
+    // each, where that makes the plan no worse.
+    E.chain(chooseMode(chooseFusion(lowered(portsOf(source))))),
+    // 5. Of all plans that were made only the one that is taken is proved.
+    E.chain(nowProved),
   )
 
-const fused = (ports: Provenance['ports']) => chooseFusion(lowered(prove(ports)), lowered(unproved(ports)))
-
 const lowered =
-  (proof: Proof) =>
+  (ports: Provenance['ports']) =>
   (ir: Checked): Passed<Plan> =>
     pipe(
       E.right(ir),
       // 3a. The graph becomes operations over buffers.
       E.chain(lower),
-      // 3b. The plan; under `mode: 'auto'` two of them, of which one is chosen.
-      E.chain(chooseMode(planned(proof))),
+      // 3b. In graph mode ticks in flight share an arena, or have one each.
+      E.chain(chooseArenas(planned(ports))),
     )
 
 const planned =
-  (proof: Proof) =>
+  (ports: Provenance['ports']) =>
   (ir: Lowered): Passed<Plan> =>
     pipe(
       E.right(ir),
@@ -93,7 +93,7 @@ const planned =
       // only.
       E.map(draft),
       E.map(emitted),
-      E.chain(made => proof(made)),
+      E.chain(unproved(ports)),
     )
 
 /**

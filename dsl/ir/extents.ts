@@ -1,4 +1,11 @@
-import type { AttentionOperand, KernelSpec } from './kernel-spec.js'
+import {
+  type AttentionOperand,
+  auxiliaryAlignment,
+  convOutput,
+  type KernelSpec,
+  type MatmulOperand,
+  matmulReach,
+} from './kernel-spec.js'
 import { resultElements } from './map-rows.js'
 import type { Plan } from './plan.js'
 import { type DType, elementBytes } from './tensor.js'
@@ -131,15 +138,24 @@ const needsOf = (kernel: KernelSpec): Needs | undefined => {
       }
     }
     case 'matmul': {
-      const { m, n, k, batch, a, b, c, workspace, epilogue = {} } = kernel
-      const of = (operand: { dtype: DType; batchStride: number }, size: number) =>
-        dense((batch - 1) * operand.batchStride + size, operand.dtype)
+      const { m, n, k, batch, transposeA, transposeB, a, b, c, workspace, epilogue = {} } = kernel
+      const of = (operand: MatmulOperand, sizes: readonly [number, number]): Reach => {
+        const bytes = elementBytes[operand.dtype]
+        const [first, end] = matmulReach(operand, batch, sizes)
+        return { first: first * bytes, end: end * bytes, align: bytes }
+      }
+      const result = of(c, [m, n])
       const scratch = workspace > 0 ? [{ first: 0, end: workspace, align: 1 }] : []
       const bias = epilogue.bias ? [dense(n, c.dtype)] : []
-      const residual = epilogue.residual ? [of(c, m * n)] : []
+      const auxiliary = epilogue.auxiliary ? [{ ...result, align: auxiliaryAlignment }] : []
       return {
-        reads: [of(a, m * k), of(b, k * n), ...bias, ...residual],
-        writes: [of(c, m * n), ...scratch],
+        reads: [
+          of(a, transposeA ? [k, m] : [m, k]),
+          of(b, transposeB ? [n, k] : [k, n]),
+          ...bias,
+          ...(epilogue.residual ? [result] : []),
+        ],
+        writes: [result, ...auxiliary, ...scratch],
       }
     }
     case 'attention': {
@@ -167,6 +183,19 @@ const needsOf = (kernel: KernelSpec): Needs | undefined => {
         ],
         writes: [reach(y, [batch, heads, queries], valueSize), ...(appended === 0 ? [] : caches)],
         ...(appended === 0 ? {} : { inPlace: [1, 2] }),
+      }
+    }
+    case 'conv': {
+      const { batch, groups, channels, filters, dtype, spatial } = kernel
+      const sized = (sizes: readonly number[], first: number) =>
+        dense(
+          sizes.reduce((count, size) => count * size, first),
+          dtype,
+        )
+      const [inputs, kernels] = [spatial.map(({ input }) => input), spatial.map(dim => dim.kernel)]
+      return {
+        reads: [sized(inputs, batch * groups * channels), sized(kernels, groups * filters * channels)],
+        writes: [sized(spatial.map(convOutput), batch * groups * filters)],
       }
     }
     case 'reduce':

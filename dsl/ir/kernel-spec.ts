@@ -9,6 +9,7 @@ export type KernelSpec =
   | MapSpec
   | MatmulSpec
   | AttentionSpec
+  | ConvSpec
   | ReduceSpec
   | ScanSpec
   | GatherSpec
@@ -99,9 +100,9 @@ export type MapInstruction =
   | readonly ['select', number, number, number]
 
 /**
- * reads [a, b], then the bias and the residual where the epilogue has them, writes [c] or [c, workspace]: c[i] =
- * a[i] · b[i] for i < batch, row-major, accumulated in f32. a is m × k (k × m when `transposeA`), b is k × n (n × k
- * when `transposeB`), c is m × n. A batch stride (in elements) of 0 shares the operand.
+ * reads [a, b], then the bias and the residual where the epilogue has them, writes [c], then the auxiliary output
+ * where the epilogue has one, then the workspace where there is one: c[i] = a[i] · b[i] for i < batch, row-major,
+ * accumulated in f32. a is m × k (k × m when `transposeA`), b is k × n (n × k when `transposeB`), c is m × n.
  */
 export interface MatmulSpec {
   readonly kind: 'matmul'
@@ -112,14 +113,35 @@ export interface MatmulSpec {
   /** Absent: false. */
   readonly transposeA?: boolean
   readonly transposeB: boolean
-  readonly a: { readonly dtype: DType; readonly batchStride: number }
-  readonly b: { readonly dtype: DType; readonly batchStride: number }
+  readonly a: MatmulOperand
+  readonly b: MatmulOperand
   readonly c: { readonly dtype: DType; readonly batchStride: number }
-  /** Bytes of scratch that the second write offers to the library; 0: there is no second write. */
+  /** Bytes of scratch that the last write offers to the library; 0: there is no such write. */
   readonly workspace: number
   /** Absent: c is the product. */
   readonly epilogue?: MatmulEpilogue
 }
+
+/** Where the matrices of an operand lie, in elements. */
+export interface MatmulOperand {
+  readonly dtype: DType
+  /** From one matrix to the next; 0 shares one. */
+  readonly batchStride: number
+  /** From one row, as it lies in memory, to the next, at least a row's elements; absent: as many. */
+  readonly rowStride?: number
+  /** The first element; absent: 0. */
+  readonly offset?: number
+}
+
+/** Elements of an operand of `rows` × `columns` as they lie in memory: the first, and one beyond the last. */
+export const matmulReach = (
+  { batchStride, rowStride, offset = 0 }: MatmulOperand,
+  batch: number,
+  [rows, columns]: readonly [number, number],
+): readonly [number, number] => [
+  offset,
+  offset + (batch - 1) * batchStride + (rows - 1) * (rowStride ?? columns) + columns,
+]
 
 /**
  * c is activation(scale · product + bias) + residual, computed in f32 and rounded once. The residual is not
@@ -132,9 +154,16 @@ export interface MatmulEpilogue {
   readonly bias?: true
   /** `gelu` is its form by tanh. */
   readonly activation?: 'relu' | 'gelu'
+  /**
+   * What the activation is computed of is written too: laid out and rounded as c, and aligned to `auxiliaryAlignment`
+   * bytes. On a device that computes the activation apart, it is computed of what was rounded.
+   */
+  readonly auxiliary?: true
   /** Laid out as c. */
   readonly residual?: true
 }
+
+export const auxiliaryAlignment = 16
 
 /**
  * reads [q, k, v], then the mask and the length where the spec has them, writes [y]: softmax(q · kᵀ · scale) · v,
@@ -195,6 +224,57 @@ export interface AttentionOperand {
   readonly offset: number
   readonly strides: readonly [batch: number, head: number, row: number]
 }
+
+/**
+ * reads [x, w], writes [y], all row-major: the cross-correlation of x with the filters w, accumulated in f32. x is
+ * batch × (groups · channels) × each `input`, w is (groups · filters) × channels × each `kernel`, and y is batch ×
+ * (groups · filters) × each size that `convOutput` yields. With one spatial dimension
+ *
+ *   y[b, g · filters + f, o] = Σ over c < channels and t < kernel of
+ *     x[b, g · channels + c, o · stride + t · dilation − before] · w[g · filters + f, c, t],
+ *
+ * where an element of x outside of 0 to input − 1 is 0, and is not read; with several each has an o and a t of its
+ * own.
+ */
+export interface ConvSpec {
+  readonly kind: 'conv'
+  readonly batch: number
+  /** Parts of the channels that have filters of their own. */
+  readonly groups: number
+  /** Of x, in each group. */
+  readonly channels: number
+  /** Channels of y, in each group. */
+  readonly filters: number
+  /** Of x, w and y. */
+  readonly dtype: 'f32' | 'f16' | 'bf16'
+  /** The spatial dimensions, from the outermost: one to three. */
+  readonly spatial: readonly ConvDim[]
+}
+
+/** One spatial dimension of a convolution; all in elements. */
+export interface ConvDim {
+  /** The sizes of x and of w. */
+  readonly input: number
+  readonly kernel: number
+  /** From one place of the kernel to the next. */
+  readonly stride: number
+  /** From one element of the kernel to the next, in x. */
+  readonly dilation: number
+  /** Zeros before the first element and after the last one. */
+  readonly before: number
+  readonly after: number
+}
+
+/** Elements of a group of channels of x with the zeros around them; at most as many as a number holds exactly. */
+export const paddedOf = (channels: number, spatial: readonly ConvDim[]): number =>
+  spatial.reduce((count, { before, input, after }) => count * (before + input + after), channels)
+
+/** Spatial dimensions, at most. */
+export const mostSpatial = 3
+
+/** Places of the kernel along a dimension; below 1 where it is larger than the padded input. */
+export const convOutput = ({ input, kernel, stride, dilation, before, after }: ConvDim): number =>
+  Math.floor((before + input + after - dilation * (kernel - 1) - 1) / stride) + 1
 
 /**
  * reads [x] as outer × length × inner, writes [y] as outer × inner. Accumulates in f32 (i32 for i32 and u8).

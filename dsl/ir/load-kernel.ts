@@ -1,6 +1,8 @@
 import type {
   AttentionOperand,
   AttentionSpec,
+  ConvDim,
+  ConvSpec,
   CopySpec,
   CudaSpec,
   JoinSpec,
@@ -8,10 +10,11 @@ import type {
   MapInstruction,
   MapSpec,
   MatmulEpilogue,
+  MatmulOperand,
   MatmulSpec,
   ReduceSpec,
 } from './kernel-spec.js'
-import { canAppend, mostAppended, mostSharing } from './kernel-spec.js'
+import { canAppend, convOutput, mostAppended, mostSharing, mostSpatial, paddedOf } from './kernel-spec.js'
 import { limits } from './limits.js'
 import { hasRows, mapRows, mostPasses } from './map-rows.js'
 import type { Reader } from './reader.js'
@@ -48,6 +51,7 @@ const kinds = [
   'map',
   'matmul',
   'attention',
+  'conv',
   'reduce',
   'scan',
   'gather',
@@ -79,6 +83,8 @@ export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec =>
       return readMatmul(r, get, at)
     case 'attention':
       return readAttention(r, get, at)
+    case 'conv':
+      return readConv(r, get, at)
     case 'gather':
       return {
         kind,
@@ -326,26 +332,40 @@ const readInstruction = (
 
 const readMatmul = (r: Reader, get: Get, at: string): MatmulSpec => {
   const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
-  const operand = (key: string) => {
+  const matrix = (key: string) => {
     const value = r.object(get(key), `${at}.${key}`)
     return {
+      value,
       dtype: readDType(r, r.field(value, 'dtype'), `${at}.${key}.dtype`),
       batchStride: r.integer(r.field(value, 'batchStride'), `${at}.${key}.batchStride`, 0, integerMost),
     }
   }
+  const operand = (key: string, columns: number): MatmulOperand => {
+    const { value, ...own } = matrix(key)
+    const given = (name: string, least: number) => {
+      const found = r.field(value, name)
+      return found === undefined
+        ? {}
+        : { [name]: r.integer(found, `${at}.${key}.${name}`, least, integerMost) }
+    }
+    return { ...own, ...given('rowStride', columns), ...given('offset', 0) }
+  }
+  const [m, n, k] = [size('m'), size('n'), size('k')]
+  const transposeA =
+    get('transposeA') === undefined ? undefined : r.boolean(get('transposeA'), `${at}.transposeA`)
+  const transposeB = r.boolean(get('transposeB'), `${at}.transposeB`)
+  const { value: _, ...c } = matrix('c')
   return {
     kind: 'matmul',
-    m: size('m'),
-    n: size('n'),
-    k: size('k'),
+    m,
+    n,
+    k,
     batch: size('batch'),
-    ...(get('transposeA') === undefined
-      ? {}
-      : { transposeA: r.boolean(get('transposeA'), `${at}.transposeA`) }),
-    transposeB: r.boolean(get('transposeB'), `${at}.transposeB`),
-    a: operand('a'),
-    b: operand('b'),
-    c: operand('c'),
+    ...(transposeA === undefined ? {} : { transposeA }),
+    transposeB,
+    a: operand('a', transposeA ? m : k),
+    b: operand('b', transposeB ? k : n),
+    c,
     workspace: r.integer(get('workspace'), `${at}.workspace`, 0, integerMost),
     ...(get('epilogue') === undefined
       ? {}
@@ -356,10 +376,9 @@ const readMatmul = (r: Reader, get: Get, at: string): MatmulSpec => {
 const readEpilogue = (r: Reader, value: unknown, at: string): MatmulEpilogue => {
   const given = r.object(value, at)
   const get = (key: string) => r.field(given, key)
-  const [bias, residual] = [
-    readFlag(r, get('bias'), `${at}.bias`),
-    readFlag(r, get('residual'), `${at}.residual`),
-  ]
+  const [bias, residual, auxiliary] = ['bias', 'residual', 'auxiliary'].map(key =>
+    readFlag(r, get(key), `${at}.${key}`),
+  )
   const activation =
     get('activation') === undefined
       ? undefined
@@ -373,10 +392,20 @@ const readEpilogue = (r: Reader, value: unknown, at: string): MatmulEpilogue => 
       'both',
       'add the residual by a kernel',
     )
+  if (auxiliary && activation === undefined)
+    r.fault(
+      'BadKernel',
+      at,
+      'auxiliary',
+      'an activation, of whose operand it is the value',
+      'none',
+      'leave it out: c is that value',
+    )
   return {
     ...(get('scale') === undefined ? {} : { scale: r.number(get('scale'), `${at}.scale`) }),
     ...(bias ? { bias } : {}),
     ...(activation === undefined ? {} : { activation }),
+    ...(auxiliary ? { auxiliary } : {}),
     ...(residual ? { residual } : {}),
   }
 }
@@ -438,6 +467,58 @@ const readAttention = (r: Reader, get: Get, at: string): AttentionSpec => {
       'append by kernels of their own',
     )
   return spec
+}
+
+const readConv = (r: Reader, get: Get, at: string): ConvSpec => {
+  const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
+  const given = r.list(get('spatial'), `${at}.spatial`, mostSpatial)
+  if (given.length === 0) r.wrong(`${at}.spatial`, 'a list of one to three dimensions', given)
+  const spatial = given.map((value, d) => readConvDim(r, value, `${at}.spatial[${d}]`))
+  const channels = size('channels')
+  const padded = paddedOf(channels, spatial)
+  if (!(padded <= integerMost))
+    r.fault(
+      'BadKernel',
+      `${at}.spatial`,
+      'spatial',
+      `at most ${integerMost} elements of a group with their padding`,
+      `${padded}`,
+      'pad less',
+    )
+  return {
+    kind: 'conv',
+    batch: size('batch'),
+    groups: size('groups'),
+    channels,
+    filters: size('filters'),
+    dtype: r.oneOf(get('dtype'), `${at}.dtype`, ['f32', 'f16', 'bf16']),
+    spatial,
+  }
+}
+
+const readConvDim = (r: Reader, value: unknown, at: string): ConvDim => {
+  const given = r.object(value, at)
+  const integer = (key: string, least: number) =>
+    r.integer(r.field(given, key), `${at}.${key}`, least, integerMost)
+  const dim: ConvDim = {
+    input: integer('input', 1),
+    kernel: integer('kernel', 1),
+    stride: integer('stride', 1),
+    dilation: integer('dilation', 1),
+    before: integer('before', 0),
+    after: integer('after', 0),
+  }
+  const [reach, padded] = [dim.dilation * (dim.kernel - 1) + 1, dim.before + dim.input + dim.after]
+  if (!(padded <= integerMost) || !(reach <= integerMost) || convOutput(dim) < 1)
+    r.fault(
+      'BadKernel',
+      `${at}.kernel`,
+      'kernel',
+      'a kernel that its padded input holds',
+      `a kernel that spans ${reach} elements, of ${padded}`,
+      'pad more, or take a smaller kernel or dilation',
+    )
+  return dim
 }
 
 const readCuda = (r: Reader, get: Get, at: string): CudaSpec => {

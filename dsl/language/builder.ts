@@ -53,7 +53,7 @@ export class Builder {
   readonly unset = new Map<number, () => void>()
   readonly bodies = new NestedBodies()
   open = true
-  private readonly counts = new Map<string, number>()
+  private readonly counts = new Map<string, { next: number }>()
   private readonly lanes = new Map<string, LaneSpec>()
   private readonly communicators = new Map<string, Communicator>()
   private readonly checked = new Set<unknown>()
@@ -200,8 +200,9 @@ export class Builder {
   /** A name with its number: `relu[0]`. Of a part: `softmax[0].sub`, and `softmax[0].sub[1]` for its second. */
   counted(op: string): string {
     const name = this.whole ? `${this.whole.name}.${op}` : op
-    const n = this.counts.get(name) ?? 0
-    this.counts.set(name, n + 1)
+    let count = this.counts.get(name)
+    if (count === undefined) this.counts.set(name, (count = { next: 0 }))
+    const n = count.next++
     return this.whole && n === 0 ? name : `${name}[${n}]`
   }
 }

@@ -38,26 +38,17 @@ const relative = (file: string, folder: string | undefined): string => {
   return root !== undefined && path.startsWith(`${root}/`) ? path.slice(root.length + 1) : path
 }
 
-/** Whether the frames of a file belong to Braid or to Node, by the name that the engine gives it. */
-const isForeign = (file: string): boolean => {
-  let foreign = foreignFiles.get(file)
-  if (foreign === undefined) {
-    foreign = file !== '' && !ownFile(file) && !file.startsWith('node:')
-    if (foreignFiles.size >= mostKept) foreignFiles.clear()
-    foreignFiles.set(file, foreign)
-  }
-  return foreign
-}
-
-const foreignFiles = new Map<string, boolean>()
-
 class Captured implements Where {
   /** The text, and the mapper and the folder that it was made with. */
   private text = ''
   private by: PositionMapper | undefined
   private root: string | undefined
 
-  constructor(private readonly position: Position | undefined) {}
+  constructor(
+    readonly position: Position | undefined,
+    /** A further place of the file with the same key. */
+    readonly next?: Captured,
+  ) {}
 
   toString(): string {
     const root = workingDirectory()
@@ -88,27 +79,48 @@ class Captured implements Where {
 
 const unknown = new Captured(undefined)
 
-/** By file, then by line and column. A loop makes a million nodes in one place, and they share one object. */
-const kept = new Map<string, Map<number, Captured>>()
-
 /** Files, and places of one file, that are kept at most. */
 const mostKept = 2 ** 16
 
-const at = (file: string, line: number, column: number): Captured => {
-  let places = kept.get(file)
-  if (places === undefined) {
-    if (kept.size >= mostKept) kept.clear()
-    places = new Map()
-    kept.set(file, places)
+/** A file by the name that the engine gives it. */
+class SourceFile {
+  /** Neither Braid's nor Node's. */
+  readonly foreign: boolean
+  /** By a number that several may have. A loop makes a million nodes in one place, and they share one object. */
+  private readonly places = new Map<number, Captured>()
+
+  constructor(readonly name: string) {
+    this.foreign = name !== '' && !ownFile(name) && !name.startsWith('node:')
   }
-  const key = line * 2 ** 26 + column
-  let place = places.get(key)
-  if (place === undefined) {
+
+  at(line: number, column: number): Captured {
+    const { places } = this
+    // Small, so that it is no object of its own.
+    const key = ((line << 10) + column) & 0x3fffffff
+    const first = places.get(key)
+    for (let place = first; place !== undefined; place = place.next)
+      if (place.position!.line === line && place.position!.column === column) return place
     if (places.size >= mostKept) places.clear()
-    place = new Captured({ file, line, column })
+    const place = new Captured({ file: this.name, line, column }, places.get(key))
     places.set(key, place)
+    return place
   }
-  return place
+}
+
+const files = new Map<string, SourceFile>()
+/** Mostly the next one too. */
+let latest = new SourceFile('')
+
+const fileOf = (name: string): SourceFile => {
+  if (latest.name === name) return latest
+  let file = files.get(name)
+  if (file === undefined) {
+    if (files.size >= mostKept) files.clear()
+    file = new SourceFile(name)
+    files.set(name, file)
+  }
+  latest = file
+  return file
 }
 
 // The stack of a browser that has no structured call sites: `fn (file:1:2)` and `fn@file:1:2`.
@@ -119,15 +131,16 @@ const parse = (stack: string): Position[] =>
   })
 
 const firstIn = (stack: string): Captured | undefined => {
-  const first = parse(stack).find(({ file }) => isForeign(file))
-  return first && at(first.file, first.line, first.column)
+  const first = parse(stack).find(({ file }) => fileOf(file).foreign)
+  return first && fileOf(first.file).at(first.line, first.column)
 }
 
 /** Finds the place among call sites, as `prepareStackTrace`: what it returns is what a read of `stack` yields. */
 const firstOf = (_: unknown, sites: readonly Site[]): Captured | undefined => {
-  for (const site of sites) {
-    const file = site.getFileName() ?? ''
-    if (isForeign(file)) return at(file, site.getLineNumber() ?? 0, site.getColumnNumber() ?? 0)
+  for (let i = 0; i < sites.length; i++) {
+    const site = sites[i]!
+    const file = fileOf(site.getFileName() ?? '')
+    if (file.foreign) return file.at(site.getLineNumber() ?? 0, site.getColumnNumber() ?? 0)
   }
   return undefined
 }
@@ -138,15 +151,18 @@ const firstOf = (_: unknown, sites: readonly Site[]): Captured | undefined => {
 
 type Caller = (...given: never[]) => unknown
 
-/** An object whose `stack` nobody has read yet: so many frames, from the caller of the function `above` on. */
-const traced = (frames: number, above: Caller): object | undefined => {
+interface Holder {
+  readonly stack?: unknown
+}
+
+/** A stack that nobody has read yet, in `holder`: so many frames, from the caller of the function `above` on. */
+const traced = (holder: Holder, frames: number, above: Caller): Holder | undefined => {
   const errors = Error as unknown as StackError
   const { stackTraceLimit } = errors
   try {
     errors.stackTraceLimit = frames
     // An engine that cannot leave out what is above gives all of it.
     if (typeof errors.captureStackTrace !== 'function') return new Error()
-    const holder = {}
     errors.captureStackTrace(holder, above)
     return holder
   } catch {
@@ -161,7 +177,7 @@ const traced = (frames: number, above: Caller): object | undefined => {
 }
 
 /** The place in a stack. */
-const placeIn = (holder: { readonly stack?: unknown } | undefined): Captured | undefined => {
+const placeIn = (holder: Holder | undefined): Captured | undefined => {
   if (holder === undefined) return undefined
   const errors = Error as unknown as StackError
   const { prepareStackTrace } = errors
@@ -181,14 +197,41 @@ const placeIn = (holder: { readonly stack?: unknown } | undefined): Captured | u
 }
 
 /**
+ * Holds the stacks that are read at once. An engine turns an object that gets a stack into a dictionary, which
+ * costs as much as the stack, so there is one of them.
+ */
+const shared: Holder = {}
+
+/** The place in a stack of so many frames, from the caller of the function `above` on. */
+const nearest = (frames: number, above: Caller): Captured | undefined => {
+  const errors = Error as unknown as StackError
+  const { stackTraceLimit, prepareStackTrace } = errors
+  try {
+    errors.stackTraceLimit = frames
+    errors.prepareStackTrace = firstOf
+    if (typeof errors.captureStackTrace !== 'function') return placeIn(new Error())
+    errors.captureStackTrace(shared, above)
+    const { stack } = shared
+    return typeof stack === 'string' ? firstIn(stack) : (stack as Captured | undefined)
+  } catch {
+    return undefined
+  } finally {
+    try {
+      errors.stackTraceLimit = stackTraceLimit
+      errors.prepareStackTrace = prepareStackTrace
+    } catch {
+      // A frozen `Error`: nothing was changed, so nothing is restored.
+    }
+  }
+}
+
+/**
  * The nearest place on the stack outside of Braid. Cheap enough for every node of a large graph: it mostly
  * takes two frames (the operator's and its caller's), or the caller's alone where the operator names itself,
  * and formats text only on demand. Never throws; yields `unknown` where an engine has no stacks.
  */
 export const here = (operator?: Caller): Where =>
-  placeIn(operator === undefined ? traced(2, here) : traced(1, operator)) ??
-  placeIn(traced(40, here)) ??
-  unknown
+  (operator === undefined ? nearest(2, here) : nearest(1, operator)) ?? nearest(40, here) ?? unknown
 
 /** A place that is looked for when somebody asks for it first. */
 class Late implements Where {
@@ -215,6 +258,6 @@ export const hereOnDemand = (): Where => new Late(() => here())
  * keeps the stack until somebody asks. The place is among the next three callers, or it is `unknown`.
  */
 export const hereLater = (): Where => {
-  const holder = traced(3, hereLater)
+  const holder = traced({}, 3, hereLater)
   return new Late(() => placeIn(holder) ?? unknown)
 }

@@ -1,4 +1,11 @@
-import type { AttentionSpec, KernelSpec, MapSpec, MatmulSpec } from '../ir/kernel-spec.js'
+import {
+  type AttentionSpec,
+  type ConvSpec,
+  convOutput,
+  type KernelSpec,
+  type MapSpec,
+  type MatmulSpec,
+} from '../ir/kernel-spec.js'
 import { hasRows } from '../ir/map-rows.js'
 import { type DType, elementBytes, elements } from '../ir/tensor.js'
 import type { CollectiveModel, CopyModel, Machine } from './machine.js'
@@ -245,7 +252,7 @@ const endOfTiles = ({ m, n, batch, c, epilogue }: MatmulSpec, device: Machine['d
 const floats = (dtype: DType): 'bf16' | 'f16' | 'f32' => (dtype === 'bf16' || dtype === 'f16' ? dtype : 'f32')
 
 /**
- * Of the rate of a library's products what products of one warp reach, which attention is made of: 62.9 % of the
+ * Of the rate of a library's products what products of one warp reach, which attention and convolutions are made of: 62.9 % of the
  * vendor's figure (Luo et al., arXiv 2402.13499), where libraries reach 89 %.
  */
 const ofOneWarp = 0.7
@@ -270,6 +277,17 @@ const blocksOfAttention = ({ batch, heads, groups, queries }: AttentionSpec): nu
   return together <= 16
     ? 8 * batch * groups * Math.ceil(together / 4)
     : batch * heads * Math.ceil(queries / 64)
+}
+
+/** Filters in a group for which a thread makes an element of a convolution by itself. */
+const fewFilters = 2
+
+/** Thread blocks of a convolution: by tiles of filters and places. */
+const blocksOfConv = ({ batch, groups, filters, spatial }: ConvSpec): number => {
+  const places = spatial.reduce((count, dim) => count * convOutput(dim), batch)
+  return filters <= fewFilters
+    ? Math.ceil((groups * filters * places) / 256)
+    : groups * Math.ceil(filters / 64) * Math.ceil(places / 128)
 }
 
 const rowsOf = (spec: KernelSpec | undefined): Rows | undefined =>
@@ -370,6 +388,8 @@ const arithmeticOf = (
   flops: number,
   { flops: rates }: Machine['device'],
 ): number => {
+  if (spec?.kind === 'conv' && spec.dtype !== 'f32' && spec.filters > fewFilters)
+    return (flops / (rates[spec.dtype] * ofOneWarp)) * seconds
   if (spec?.kind !== 'attention' || spec.dtype === 'f32')
     return ((spec?.kind === 'map' ? operationsOf(mapWork(spec).slots, 1) : flops) / rates.vector) * seconds
   const { products, others } = attentionOperations(spec, flops)
@@ -380,6 +400,7 @@ const arithmeticOf = (
 const blocksOf = (spec: KernelSpec | undefined, movedBytes: number, bytesPerBlock: number): number => {
   if (spec?.kind === 'cuda') return spec.grid[0] * spec.grid[1] * spec.grid[2]
   if (spec?.kind === 'attention') return blocksOfAttention(spec)
+  if (spec?.kind === 'conv') return blocksOfConv(spec)
   return movedBytes > 0 ? Math.ceil(movedBytes / bytesPerBlock) : Number.POSITIVE_INFINITY
 }
 

@@ -45,8 +45,9 @@ const main = async (): Promise<boolean> => {
     Array.from({ length: layers }, (_, layer) => [weightName(layer), weights.file.source(weightName(layer))]),
   )
 
-  const plan = orThrow(compile(network))
-  const oneLane = orThrow(compile(network, { lanes: 1 }))
+  // Commands one by one, whose waits and uses are printed; as a graph each tick would hold windows of its own.
+  const plan = orThrow(compile(network, { mode: 'eager' }))
+  const oneLane = orThrow(compile(network, { mode: 'eager', lanes: 1 }))
   const { run, wait, use, elided } = figures(plan)
   title('The plan: none of this was written by hand')
   row(

@@ -32,5 +32,5 @@ export default program({
       (into: Uint8Array) => read(layer, into),
     ]),
   ),
-  options: { inFlight: 2, host: slowed },
+  options: { inFlight: 2, mode: 'eager', host: slowed },
 })

@@ -91,8 +91,12 @@ void readMap(KernelSpec& spec, const Napi::Object& object, const std::string& fi
 
 MatmulOperand matmulOperand(Napi::Value value, const std::string& field) {
   const Napi::Object object = objectAt(value, field);
+  const auto integerOr0 = [&](const char* key) {
+    return absent(object.Get(key)) ? 0 : integerAt(object.Get(key), field + "." + key, 0, most);
+  };
   return {dtype(object.Get("dtype"), field + ".dtype"),
-          integerAt(object.Get("batchStride"), field + ".batchStride", 0, most)};
+          integerAt(object.Get("batchStride"), field + ".batchStride", 0, most), integerOr0("rowStride"),
+          integerOr0("offset")};
 }
 
 void readMatmul(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
@@ -113,6 +117,7 @@ void readMatmul(KernelSpec& spec, const Napi::Object& object, const std::string&
   if (!absent(given.Get("scale"))) made.scale = numberAt(given.Get("scale"), where + ".scale");
   made.bias = flagOr(given.Get("bias"), where + ".bias", false);
   made.residual = flagOr(given.Get("residual"), where + ".residual", false);
+  made.auxiliary = flagOr(given.Get("auxiliary"), where + ".auxiliary", false);
   if (!absent(given.Get("activation")))
     made.activation = oneOf<Activation>(given.Get("activation"), where + ".activation", activations);
 }
@@ -152,6 +157,24 @@ void readAttention(KernelSpec& spec, const Napi::Object& object, const std::stri
   }
   made.counted = flagOr(object.Get("length"), field + ".length", false);
   if (!absent(object.Get("appended"))) made.appended = size("appended");
+}
+
+void readConv(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
+  const auto size = [&](const char* key) { return integerAt(object.Get(key), field + "." + key, 1, most); };
+  spec.batch = size("batch");
+  spec.input = dtype(object.Get("dtype"), field + ".dtype");
+  spec.conv.groups = size("groups"), spec.conv.channels = size("channels");
+  spec.conv.filters = size("filters");
+  const Napi::Array spatial = arrayAt(object.Get("spatial"), field + ".spatial");
+  for (std::uint32_t d = 0; d < spatial.Length(); ++d) {
+    const std::string where = item(field + ".spatial", d);
+    const Napi::Object dim = objectAt(spatial.Get(d), where);
+    const auto integer = [&](const char* key, std::int64_t least) {
+      return integerAt(dim.Get(key), where + "." + key, least, most);
+    };
+    spec.conv.spatial.push_back({integer("input", 1), integer("kernel", 1), integer("stride", 1),
+                                 integer("dilation", 1), integer("before", 0), integer("after", 0)});
+  }
 }
 
 void readReduce(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
@@ -260,6 +283,9 @@ KernelSpec kernelSpec(Napi::Value value, const std::string& field) {
   } else if (kind == "attention") {
     spec.kind = KernelSpec::Kind::attention;
     readAttention(spec, object, field);
+  } else if (kind == "conv") {
+    spec.kind = KernelSpec::Kind::conv;
+    readConv(spec, object, field);
   } else if (kind == "reduce") {
     spec.kind = KernelSpec::Kind::reduce;
     readReduce(spec, object, field);
@@ -283,7 +309,7 @@ KernelSpec kernelSpec(Napi::Value value, const std::string& field) {
     readCuda(spec, object, field);
   } else {
     const std::string kinds =
-        "copy, map, matmul, attention, reduce, scan, gather, append, join, random or cuda";
+        "copy, map, matmul, attention, conv, reduce, scan, gather, append, join, random or cuda";
     throw Napi::TypeError::New(value.Env(), field + ".kind must be " + kinds + ", not " + kind.substr(0, 40));
   }
   return spec;

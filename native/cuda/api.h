@@ -162,7 +162,11 @@ using CUgraphNode = struct CUgraphNode_st*;
 using CUgraphExec = struct CUgraphExec_st*;
 using CUuserObject = struct CUuserObject_st*;
 using CUgraphConditionalHandle = std::uint64_t;
-using CUgraphEdgeData = struct CUgraphEdgeData_st;
+// Ports and types are 0 where the whole node before is waited for.
+struct CUgraphEdgeData {
+  std::uint8_t fromPort = 0, toPort = 0, type = 0, reserved[5] = {};
+};
+static_assert(sizeof(CUgraphEdgeData) == 8);
 
 // CUmemorytype
 inline constexpr int kMemoryHost = 1, kMemoryDevice = 2, kMemoryUnified = 4;
@@ -170,6 +174,8 @@ inline constexpr int kMemoryHost = 1, kMemoryDevice = 2, kMemoryUnified = 4;
 inline constexpr unsigned kConditionAssign = 1, kUserObjectNoSync = 1, kUserObjectMove = 1,
                           kDependenciesAdd = 0, kDependenciesSet = 1;
 inline constexpr std::uint64_t kInstantiatePriorities = 8;
+// CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+inline constexpr std::uint8_t kPortProgrammatic = 1, kDependencyProgrammatic = 1;
 
 struct CUDA_MEMCPY3D {
   std::size_t srcXInBytes = 0, srcY = 0, srcZ = 0, srcLOD = 0;

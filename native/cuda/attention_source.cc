@@ -5,6 +5,7 @@
 #include "cuda/cluster.h"
 #include "cuda/prelude.h"
 #include "cuda/source.h"
+#include "cuda/tensor_cores.h"
 
 // Attention, three ways. None keeps scores in memory: each walks over the keys and holds, for each query, the
 // largest score so far, the sum of the weights relative to it, and the weighted sum of the values.
@@ -40,6 +41,7 @@ FN bool isSeen(const M* mask, Index batch, Index head, Index query, Index key) {
 // result. Any type, any size.
 constexpr const char* kPlain = R"cuda(
 extern "C" __global__ void __launch_bounds__(256) braid_attention(PARAMETERS) {
+  gridDependencySync();
   __shared__ float left[16][68], right[16][68], weights[64][68];
   const int x = threadIdx.x % 16, y4 = threadIdx.x / 16 * 4, x4 = x * 4;
   const Index columns = (VALUE + 63) / 64, layers = BATCH * HEADS, block = blockIdx.x;
@@ -285,12 +287,14 @@ FN void attend(const T* q, const T* k, const T* v, const M* mask, const int* len
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1) IN_CLUSTERS braid_attention(PARAMETERS) {
+  gridDependencySync();
   attend<false>(q, k, v, mask, length, newK, newV, at, y, ownK, ownV);
 }
 )cuda";
 
 constexpr const char* kFewWide = R"cuda(
 extern "C" __global__ void __launch_bounds__(256, 1) IN_CLUSTERS braid_attention_wide(PARAMETERS) {
+  gridDependencySync();
   attend<true>(q, k, v, mask, length, newK, newV, at, y, ownK, ownV);
 }
 )cuda";
@@ -299,41 +303,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) IN_CLUSTERS braid_attention
 // registers, and walks over tiles of TILE_KEYS keys and values, the next of which are copied while one is
 // multiplied. Rows in shared memory are 16 bytes longer than their elements, so that the eight rows of a
 // matrix lie in different banks.
-//
-// Of mma.m16n8k16 lane l has, with g = l / 4 and p = 2 · (l % 4): of the left operand the elements (g,
-// p..p+1), (g+8, p..p+1), (g, p+8..p+9), (g+8, p+8..p+9); of the right one (p..p+1, g), (p+8..p+9, g); of the
-// result (g, p..p+1), (g+8, p..p+1). So two neighbouring results of 8 columns are a left operand of 16.
 constexpr const char* kTensor = R"cuda(
 #ifndef BRAID_EMULATED
-FN unsigned sharedAddress(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
-// 16 bytes, or zeros.
-FN void copyAsync(u16* to, const u16* from, bool there) {
-  const int bytes = there ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-               :: "r"(sharedAddress(to)), "l"(from), "r"(bytes) : "memory");
-}
-FN void commitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int N> FN void awaitCopies() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
-// Four matrices of 8 × 8, whose rows begin where lanes 0 to 7, 8 to 15, 16 to 23 and 24 to 31 say.
-FN void loadMatrices(unsigned (&to)[4], const u16* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(sharedAddress(row)) : "memory");
-}
-FN void loadTransposed(unsigned (&to)[4], const u16* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(sharedAddress(row)) : "memory");
-}
-FN void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 "
-               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-FN unsigned packed(float low, float high) {
-  unsigned both;
-  asm("cvt.rn." TYPE "x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-  return both;
-}
 FN float exp2Of(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 #endif
 
@@ -357,6 +328,7 @@ FN void loadTile(u16* toKeys, u16* toValues, const u16* keys, const u16* values,
 }
 
 extern "C" __global__ void __launch_bounds__(128) braid_attention_wide(PARAMETERS) {
+  gridDependencySync();
   alignas(16) __shared__ u16 keyTiles[2][TILE_KEYS * PITCH_K];
   alignas(16) __shared__ u16 valueTiles[2][TILE_KEYS * PITCH_V];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, p = lane % 4 * 2;
@@ -592,8 +564,7 @@ void manySource(const KernelSpec& spec, int architecture, int multiprocessors, s
     // Two tiles of queries read keys and values half as often; more than that would not stay in registers.
     const std::int64_t tiles = narrow && blocks(128) >= multiprocessors ? 2 : 1;
     text += constant("int", "TILES", tiles) + constant("int", "TILE_KEYS", narrow ? 64 : 32);
-    text += std::string("#define TYPE \"") + (spec.input == DType::bf16 ? "bf16" : "f16") + "\"\n";
-    text += kTensor;
+    text += tensorCoresText(spec.input) + kTensor;
     source->vector = {"braid_attention_wide", blocks(64 * tiles) * 128, 128, false};
   }
   source->text = text + kPlain;

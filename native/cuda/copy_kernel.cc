@@ -42,13 +42,13 @@ Status PeerCopyKernel::launch(const DeviceAddress* reads, const DeviceAddress* w
 }
 
 Status CopyKernel::node(const DeviceAddress* reads, const DeviceAddress* writes, KernelNode* node) const {
-  if (form() != Form::node) return CudaKernel::node(reads, writes, node);
+  if (form(reads, writes) != Form::node) return CudaKernel::node(reads, writes, node);
   node->copy(context_->handle(), memoryTo(kind_), writes[0], memoryFrom(kind_), reads[0], bytes_);
   return Status::ok;
 }
 
 Status PeerCopyKernel::node(const DeviceAddress* reads, const DeviceAddress* writes, KernelNode* node) const {
-  if (form() != Form::node) return CudaKernel::node(reads, writes, node);
+  if (form(reads, writes) != Form::node) return CudaKernel::node(reads, writes, node);
   node->copy(context_->handle(), to_ ? kMemoryDevice : kMemoryHost, writes[0],
              from_ ? kMemoryDevice : kMemoryHost, reads[0], bytes_);
   return Status::ok;

@@ -16,9 +16,9 @@ using LtMatmulDesc = struct LtMatmulDescOpaque*;
 using LtLayout = struct LtLayoutOpaque*;
 using LtPreference = struct LtPreferenceOpaque*;
 
+// The library leaves some of these bytes as they were, so equal algorithms may differ here.
 struct LtAlgorithm {
   std::uint64_t data[8];
-  bool operator==(const LtAlgorithm&) const = default;
 };
 
 struct LtHeuristic {
@@ -41,13 +41,19 @@ inline constexpr std::int32_t kTranspose = 1;
 inline constexpr int kDescTransA = 3, kDescTransB = 4;
 // uint32, a cublasLtEpilogue_t, and a pointer
 inline constexpr int kDescEpilogue = 7, kDescBias = 8;
-// cublasLtEpilogue_t, whose sum is both; gelu is the form by tanh
-inline constexpr std::uint32_t kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueGelu = 32;
+// a pointer aligned to 16 bytes, and int64 that are multiples of 8
+inline constexpr int kDescAuxiliary = 11, kDescAuxiliaryRow = 12, kDescAuxiliaryBatchStride = 13;
+// cublasLtEpilogue_t, whose sum is all of them; gelu is the form by tanh. The auxiliary output of gelu is
+// what it is computed of, that of relu one bit an element.
+inline constexpr std::uint32_t kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueGelu = 32,
+                               kEpilogueAuxiliary = 128;
 // cublasLtMatrixLayoutAttribute_t; int32 and int64
 inline constexpr int kLayoutBatchCount = 5, kLayoutBatchStride = 6;
 // cublasLtMatmulPreferenceAttributes_t; size_t, uint32, and four uint32
 inline constexpr int kPreferenceWorkspace = 1, kPreferenceReductions = 3, kPreferenceAlignA = 5,
                      kPreferenceAlignB = 6, kPreferenceAlignC = 7, kPreferenceAlignD = 8;
+// cublasLtMatmulAlgoConfigAttributes_t, 0 to 8: four bytes each, the last two 2. They name an algorithm.
+inline constexpr int kAlgorithmAttributes = 9, kAlgorithmInnerShape = 7;
 // cublasLtReductionScheme_t: partial sums are kept in f32, not in the output's type
 inline constexpr std::uint32_t kReductionComputeType = 2;
 
@@ -72,6 +78,8 @@ inline constexpr std::uint32_t kReductionComputeType = 2;
   X(cublasStatus, cublasLtMatmulAlgoGetHeuristic,                                                           \
     (LtHandle handle, LtMatmulDesc desc, LtLayout a, LtLayout b, LtLayout c, LtLayout d,                    \
      LtPreference preference, int wanted, LtHeuristic* results, int* found))                                \
+  X(cublasStatus, cublasLtMatmulAlgoConfigGetAttribute,                                                     \
+    (const LtAlgorithm* algorithm, int attribute, void* value, std::size_t bytes, std::size_t* written))    \
   X(cublasStatus, cublasLtMatmul,                                                                           \
     (LtHandle handle, LtMatmulDesc desc, const void* alpha, const void* a, LtLayout aLayout, const void* b, \
      LtLayout bLayout, const void* beta, const void* c, LtLayout cLayout, void* d, LtLayout dLayout,        \

@@ -27,23 +27,36 @@ class CudnnKernel : public CudaKernel {
       : planned_(std::move(planned)), own_(std::move(own)) {}
 
   std::size_t pieces() const override { return std::max(planned_->plan->pieces, own_->pieces()); }
-  Form form() const override { return Form::captured; }
+  Form form(const DeviceAddress* reads, const DeviceAddress* writes) const override {
+    return isAligned(reads, writes) ? Form::captured : own_->form(reads, writes);
+  }
+  bool waitsForNodes() const override { return own_->waitsForNodes(); }
+  Status node(const DeviceAddress* reads, const DeviceAddress* writes, KernelNode* node) const override {
+    return isAligned(reads, writes) ? CudaKernel::node(reads, writes, node) : own().node(reads, writes, node);
+  }
   Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override {
+    if (!isAligned(reads, writes)) return own().launch(reads, writes, stream);
     const CudnnProblem& problem = planned_->problem;
     const std::size_t count = problem.offsets.size();
     std::vector<DeviceAddress> operands(count);
-    DeviceAddress bits = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      operands[i] = (i < problem.reads ? reads[i] : writes[i - problem.reads]) + problem.offsets[i];
-      bits |= operands[i];
-    }
-    // The plan is made for operands that are aligned to 16 bytes.
-    if ((bits & 15) != 0) return static_cast<const CudaKernel&>(*own_).launch(reads, writes, stream);
+    for (std::size_t i = 0; i < count; ++i) operands[i] = operand(i, reads, writes);
     const DeviceAddress workspace = planned_->plan->workspace > 0 ? writes[count - problem.reads] : 0;
     return problem.graph->launch(*planned_->plan, operands, workspace, stream);
   }
 
  private:
+  const CudaKernel& own() const { return static_cast<const CudaKernel&>(*own_); }
+  DeviceAddress operand(std::size_t i, const DeviceAddress* reads, const DeviceAddress* writes) const {
+    const CudnnProblem& problem = planned_->problem;
+    return (i < problem.reads ? reads[i] : writes[i - problem.reads]) + problem.offsets[i];
+  }
+  // As the operands of a plan are.
+  bool isAligned(const DeviceAddress* reads, const DeviceAddress* writes) const {
+    DeviceAddress bits = 0;
+    for (std::size_t i = 0; i < planned_->problem.offsets.size(); ++i) bits |= operand(i, reads, writes);
+    return (bits & 15) == 0;
+  }
+
   std::shared_ptr<const CudnnPlanned> planned_;
   std::unique_ptr<Kernel> own_;  // for operands that are not aligned
 };

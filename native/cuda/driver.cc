@@ -328,6 +328,12 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
       if (status == Status::ok) cudnn_->improve(spec, source.text, kernel);
       return status;
     }
+    case KernelSpec::Kind::conv: {
+      KernelSource source;
+      const int architecture = context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor);
+      convSource(spec, architecture, info_.multiprocessors, &source);
+      return prepareSource(source, 2, "conv", kernel);
+    }
     case KernelSpec::Kind::reduce: {
       KernelSource source;
       if (spec.how >= ReduceHow::argmax)

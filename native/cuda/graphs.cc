@@ -201,8 +201,11 @@ Status CudaDriver::nodeAdd(GraphNode* node, Graph graph, const GraphNode* depend
   if (const Status status = haveGraphs(); status != Status::ok) return status;
   KernelNode made;
   if (const Status status = nodeParams(params, &made); status != Status::ok) return status;
+  std::vector<CUgraphEdgeData> edges(params.early.size());
+  for (std::size_t i = 0; i < edges.size(); ++i)
+    if (params.early[i]) edges[i] = {kPortProgrammatic, 0, kDependencyProgrammatic};
   return context_->check(graph_.addNode(reinterpret_cast<CUgraphNode*>(node), cu(graph), cu(dependencies),
-                                        nullptr, count, &made.params),
+                                        edges.empty() ? nullptr : edges.data(), count, &made.params),
                          "cuGraphAddNode");
 }
 Status CudaDriver::nodeDestroy(GraphNode node) {

@@ -19,6 +19,7 @@ FN bool improves(V b, Index q, V a, Index p) {
 // first.
 constexpr const char* kChooseRows = R"cuda(
 extern "C" __global__ void __launch_bounds__(256) braid_choose(const T* x, int* y, Index count) {
+  gridDependencySync();
   const Index mine = ((Index)blockIdx.x * 256 + threadIdx.x) / 32;
   const int lane = threadIdx.x % 32;
   // Past the end a warp repeats the last row: it must stay whole for its shuffles.
@@ -42,6 +43,7 @@ extern "C" __global__ void __launch_bounds__(256) braid_choose(const T* x, int* 
 // inner > 1: a thread a column; neighbours read neighbours.
 constexpr const char* kChooseColumns = R"cuda(
 extern "C" __global__ void __launch_bounds__(256) braid_choose(const T* x, int* y, Index count) {
+  gridDependencySync();
   for (Index i = (Index)blockIdx.x * 256 + threadIdx.x; i < count; i += (Index)gridDim.x * 256) {
     const T* at = x + i / INNER * LENGTH * INNER + i % INNER;
     V best = LOAD(at[0]);
@@ -71,6 +73,7 @@ FN void combine(Best& a) {
   }
 }
 extern "C" __global__ void __launch_bounds__(BLOCK) braid_choose(const T* x, int* y, Index count) {
+  gridDependencySync();
   __shared__ Best found[BLOCK / 32];
   const Index line = blockIdx.x;
   const T* at = x + line / INNER * LENGTH * INNER + line % INNER;
@@ -96,6 +99,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) braid_choose(const T* x, int
 constexpr const char* kGather = R"cuda(
 extern "C" __global__ void __launch_bounds__(256)
 braid_gather(const T* table, const int* indices, T* y, Index count) {
+  gridDependencySync();
   for (Index i = (Index)blockIdx.x * 256 + threadIdx.x; i < count; i += (Index)gridDim.x * 256) {
     const Index row = i / INNER, index = indices[ALONG ? i : row % COUNT];
     T value = {};
@@ -109,6 +113,7 @@ braid_gather(const T* table, const int* indices, T* y, Index count) {
 constexpr const char* kAppend = R"cuda(
 extern "C" __global__ void __launch_bounds__(256)
 braid_append(const T* x, const T* rows, const int* at, T* y, Index count) {
+  gridDependencySync();
   const Index first = *at;
   for (Index i = (Index)blockIdx.x * 256 + threadIdx.x; i < count; i += (Index)gridDim.x * 256) {
     const Index row = i / INNER, place = first + row % COUNT;

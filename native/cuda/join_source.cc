@@ -45,7 +45,7 @@ std::string entry(const KernelSpec& spec, const std::string& name, std::int64_t 
   }
   const std::string pack = "Pack<T, " + digits(width) + ">";
   return "extern \"C\" __global__ void __launch_bounds__(256) " + name + "(" + reads + pack +
-         "* y, Index) {\n  const Index all = " + digits(spec.outer * row) +
+         "* y, Index) {\n  gridDependencySync();\n  const Index all = " + digits(spec.outer * row) +
          ";\n  for (Index i = (Index)blockIdx.x * 256 + threadIdx.x; i < all; i += (Index)gridDim.x * 256) "
          "{\n"
          "    const Index row = i / " +

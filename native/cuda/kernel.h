@@ -15,7 +15,7 @@ struct KernelNode {
   CUgraphNodeParams params;
   std::vector<std::uint64_t> values;
   std::vector<void*> pointers;
-  // Of `count` arguments, all in `values`.
+  // Its arguments are all in `values`.
   void kernel(CUfunction function, const unsigned (&grid)[3], const unsigned (&block)[3],
               unsigned sharedBytes);
   void copy(CUcontext context, int toType, DeviceAddress to, int fromType, DeviceAddress from,
@@ -27,7 +27,7 @@ struct KernelNode {
 class CudaKernel : public Kernel {
  public:
   virtual Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const = 0;
-  // The same as a graph's node, on any thread, where form() is Form::node.
+  // The same as a graph's node, on any thread, where form() of these addresses is Form::node.
   virtual Status node(const DeviceAddress* /*reads*/, const DeviceAddress* /*writes*/, KernelNode*) const {
     return fail(Status::notSupported, "this kernel is no single node: capture a launch of it");
   }
@@ -58,6 +58,8 @@ class GeneratedKernel : public CudaKernel {
                      const char* call, std::unique_ptr<Kernel>* kernel);
   Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override;
   Status node(const DeviceAddress* reads, const DeviceAddress* writes, KernelNode* node) const override;
+  // As the prelude's gridDependencySync.
+  bool waitsForNodes() const override { return module_->context().attribute(kComputeMajor) >= 9; }
 
  private:
   struct Launch {
@@ -109,7 +111,9 @@ class CopyKernel : public CudaKernel {
       : context_(std::move(context)), kind_(kind), parts_(parts), bytes_(bytes) {}
   Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override;
   std::size_t pieces() const override { return parts_; }
-  Form form() const override { return parts_ == 1 && bytes_ > 0 ? Form::node : Form::captured; }
+  Form form(const DeviceAddress*, const DeviceAddress*) const override {
+    return parts_ == 1 && bytes_ > 0 ? Form::node : Form::captured;
+  }
   Status node(const DeviceAddress* reads, const DeviceAddress* writes, KernelNode* node) const override;
 
  private:
@@ -126,7 +130,9 @@ class PeerCopyKernel : public CudaKernel {
                  std::size_t bytes)
       : context_(std::move(context)), from_(std::move(from)), to_(std::move(to)), bytes_(bytes) {}
   Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override;
-  Form form() const override { return bytes_ > 0 ? Form::node : Form::captured; }
+  Form form(const DeviceAddress*, const DeviceAddress*) const override {
+    return bytes_ > 0 ? Form::node : Form::captured;
+  }
   Status node(const DeviceAddress* reads, const DeviceAddress* writes, KernelNode* node) const override;
 
  private:

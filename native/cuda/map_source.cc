@@ -27,7 +27,7 @@ class MapWriter {
     for (std::size_t r = 0; r < spec_.results.size(); ++r) {
       text += std::string(cudaTypeName(spec_.results[r].dtype)) + "* q" + number(r) + ", ";
     }
-    text += "Index count) {\n";
+    text += "Index count) {\n  gridDependencySync();\n";
     for (std::size_t o = 0; o < spec_.operands.size(); ++o) {
       if (walkOf(loops_, o) == Walk::scalar)
         text += "  const auto s" + number(o) + " = *p" + number(o) + ";\n";

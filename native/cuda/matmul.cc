@@ -18,56 +18,89 @@ constexpr int kCandidates = 8;
 
 // Kept choices are measured anew when this changes: it must with anything here, in matmul_tune.cc or in
 // matmul_relu.cc that decides a choice.
-constexpr int kChoiceFormat = 1;
+constexpr int kChoiceFormat = 3;
 
 class MatmulKernel : public CudaKernel {
  public:
   MatmulKernel(std::unique_ptr<MatmulProblem> problem, std::vector<MatmulChoice> choices,
-               const KernelSpec& spec, std::unique_ptr<Kernel> few, std::unique_ptr<Kernel> relu)
+               const KernelSpec& spec, std::unique_ptr<Kernel> few, std::unique_ptr<Kernel> apart)
       : few_(std::move(few)),
-        relu_(std::move(relu)),
+        apart_(std::move(apart)),
         problem_(std::move(problem)),
         choices_(std::move(choices)),
-        bias_(spec.epilogue.bias),
-        residual_(spec.epilogue.residual),
-        workspace_(spec.workspace > 0) {}
+        spec_(spec) {}
 
   // One that splits its sum over blocks clears scratch first, and adds up last.
-  std::size_t pieces() const override { return relu_ ? 4 : 3; }
-  Form form() const override { return Form::captured; }
+  std::size_t pieces() const override { return apart_ ? 4 : 3; }
+  Form form(const DeviceAddress* reads, const DeviceAddress*) const override {
+    return isFew(reads) ? Form::node : Form::captured;
+  }
+  bool waitsForNodes() const override { return few_ && few_->waitsForNodes(); }
+  Status node(const DeviceAddress* reads, const DeviceAddress* writes, KernelNode* node) const override {
+    return isFew(reads) ? static_cast<const CudaKernel&>(*few_).node(reads, writes, node)
+                        : CudaKernel::node(reads, writes, node);
+  }
   Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override {
-    MatmulAddresses at{reads[0], reads[1], writes[0]};
-    if (bias_) at.bias = reads[2];
-    if (residual_) at.residual = reads[bias_ ? 3 : 2];
-    if (workspace_) at.workspace = writes[1];
-    const std::uint64_t bits = at.a | at.b | at.c | at.bias | at.residual;
-    if (few_ && ((at.a | at.b) & 15) == 0)
-      return static_cast<const CudaKernel&>(*few_).launch(reads, writes, stream);
+    const MatmulEpilogue& epilogue = spec_.epilogue;
+    MatmulAddresses at{first(reads[0], spec_.a), first(reads[1], spec_.b), writes[0]};
+    if (epilogue.bias) at.bias = reads[2];
+    if (epilogue.residual) at.residual = reads[epilogue.bias ? 3 : 2];
+    if (epilogue.auxiliary) at.auxiliary = writes[1];
+    if (spec_.workspace > 0) at.workspace = writes[epilogue.writes()];
+    if (at.auxiliary % kAuxiliaryAlignment != 0)
+      return fail(Status::misalignedAddress, "a matmul's auxiliary output is not aligned to 16 bytes");
+    const std::uint64_t bits = at.a | at.b | at.c | at.bias | at.residual | at.auxiliary;
+    if (isFew(reads)) return static_cast<const CudaKernel&>(*few_).launch(reads, writes, stream);
+    const DeviceAddress product[] = {apart_ && at.auxiliary && !isBiasApart(spec_) ? at.auxiliary : at.c,
+                                     at.bias};
+    if (apart_) at.c = product[0];
     for (const MatmulChoice& choice : choices_) {
       if ((bits & (choice.alignment - 1)) != 0) continue;
       const Status status = problem_->run(choice, at, stream);
-      if (!relu_ || status != Status::ok) return status;
-      return static_cast<const CudaKernel&>(*relu_).launch(&at.c, &at.c, stream);
+      if (!apart_ || status != Status::ok) return status;
+      return static_cast<const CudaKernel&>(*apart_).launch(product, writes, stream);
     }
     return fail(Status::misalignedAddress, "a matmul's operand is not aligned to its elements");
   }
 
  private:
-  std::unique_ptr<Kernel> few_;   // instead of the library, where it was faster
-  std::unique_ptr<Kernel> relu_;  // after the library, where it computes no relu
+  static DeviceAddress first(DeviceAddress address, const MatmulOperand& operand) {
+    return address + static_cast<std::uint64_t>(operand.offset) * elementBytes(operand.dtype);
+  }
+
+  bool isFew(const DeviceAddress* reads) const {
+    return few_ && ((first(reads[0], spec_.a) | first(reads[1], spec_.b)) & 15) == 0;
+  }
+
+  std::unique_ptr<Kernel> few_;    // instead of the library, where it was faster
+  std::unique_ptr<Kernel> apart_;  // after the library, the steps that it does not do
   std::unique_ptr<MatmulProblem> problem_;
   std::vector<MatmulChoice> choices_;  // stricter alignments first
-  bool bias_, residual_, workspace_;
+  KernelSpec spec_;
 };
 
 std::string problemKey(const KernelSpec& spec) {
   std::string key;
-  for (std::int64_t value :
-       {spec.m, spec.n, spec.k, spec.batch, std::int64_t{spec.transposeA}, std::int64_t{spec.transposeB},
-        std::int64_t(spec.a.dtype), spec.a.batchStride, std::int64_t(spec.b.dtype), spec.b.batchStride,
-        std::int64_t(spec.c.dtype), spec.c.batchStride, static_cast<std::int64_t>(spec.workspace),
-        std::int64_t{spec.epilogue.bias}, std::int64_t{spec.epilogue.residual},
-        std::int64_t{spec.epilogue.scale > 0}, std::int64_t(spec.epilogue.activation)}) {
+  for (std::int64_t value : {spec.m,
+                             spec.n,
+                             spec.k,
+                             spec.batch,
+                             std::int64_t{spec.transposeA},
+                             std::int64_t{spec.transposeB},
+                             std::int64_t(spec.a.dtype),
+                             spec.a.batchStride,
+                             spec.a.rowStride,
+                             std::int64_t(spec.b.dtype),
+                             spec.b.batchStride,
+                             spec.b.rowStride,
+                             std::int64_t(spec.c.dtype),
+                             spec.c.batchStride,
+                             static_cast<std::int64_t>(spec.workspace),
+                             std::int64_t{spec.epilogue.bias},
+                             std::int64_t{spec.epilogue.residual},
+                             std::int64_t{spec.epilogue.auxiliary},
+                             std::int64_t{spec.epilogue.scale > 0},
+                             std::int64_t(spec.epilogue.activation)}) {
     key += std::to_string(value) + " ";
   }
   return key;
@@ -152,16 +185,16 @@ std::string Blas::nameOf(const KernelSpec& spec, bool few) const {
 
 Status Blas::describe(const KernelSpec& spec, const MatmulChosen& chosen,
                       std::unique_ptr<MatmulProblem>* problem) {
-  KernelSpec asked = spec;
-  if (chosen.apart) asked.epilogue.activation = Activation::none;
   *problem = std::make_unique<MatmulProblem>(session_);
-  return (*problem)->describe(asked);
+  return (*problem)->describe(chosen.apart ? withoutApart(spec) : spec);
 }
 
 Status Blas::algorithms(const KernelSpec& spec, MatmulChosen* chosen, bool* certain) {
-  const bool relu = spec.epilogue.activation == Activation::relu;
+  const bool relu = spec.epilogue.activation == Activation::relu, auxiliary = spec.epilogue.auxiliary;
   for (const bool apart : {false, true}) {
-    if (apart && (!relu || !isDense(spec))) break;
+    if (apart && ((spec.epilogue.activation == Activation::none && !isBiasApart(spec)) || !isDense(spec)))
+      break;
+    if (!apart && auxiliary && !MatmulProblem::writesAuxiliary(spec)) continue;
     chosen->apart = apart;
     std::vector<MatmulChoice>& choices = chosen->choices;
     choices.clear();
@@ -172,7 +205,10 @@ Status Blas::algorithms(const KernelSpec& spec, MatmulChosen* chosen, bool* cert
       const Status status = problem->algorithms(alignment, spec.workspace, most, &choices);
       if (status != Status::ok) return status;
     }
-    if (!choices.empty()) tune(*problem, spec, *compiler_, isTimed(spec), &choices, certain);
+    bool ran = true;
+    if (!choices.empty()) tune(*problem, spec, *compiler_, isTimed(spec), &choices, &ran);
+    if (!ran && auxiliary && !apart) continue;
+    *certain = *certain && ran;
     // The last of them takes any operand; without it some view would find no algorithm.
     const bool whole = !choices.empty() && choices.back().alignment == elementBytes(spec.a.dtype);
     if (whole && (apart || !relu || isReluExact(*problem, spec, choices, certain))) return Status::ok;
@@ -181,20 +217,22 @@ Status Blas::algorithms(const KernelSpec& spec, MatmulChosen* chosen, bool* cert
   return Status::ok;
 }
 
-bool Blas::isStillOffered(const KernelSpec& spec, const MatmulChosen& kept) {
+bool Blas::isStillOffered(const KernelSpec& spec, MatmulChosen* kept) {
   std::unique_ptr<MatmulProblem> problem;
-  if (describe(spec, kept, &problem) != Status::ok) return false;
+  if (describe(spec, *kept, &problem) != Status::ok) return false;
   std::vector<MatmulChoice> found;
   for (const std::size_t alignment : alignmentsOf(spec)) {
     std::vector<MatmulChoice> offered;
     if (problem->algorithms(alignment, spec.workspace, candidatesOf(spec, alignment), &offered) != Status::ok)
       return false;
-    for (const MatmulChoice& choice : kept.choices)
-      if (std::find(offered.begin(), offered.end(), choice) != offered.end()) found.push_back(choice);
+    for (const MatmulChoice& choice : kept->choices)
+      if (const auto same = std::find(offered.begin(), offered.end(), choice); same != offered.end())
+        found.push_back(*same);
   }
   bool works =
-      found == kept.choices && !found.empty() && found.back().alignment == elementBytes(spec.a.dtype);
+      found == kept->choices && !found.empty() && found.back().alignment == elementBytes(spec.a.dtype);
   if (works) tune(*problem, spec, *compiler_, false, &found, &works);
+  if (works) kept->choices = std::move(found);
   return works;
 }
 
@@ -203,7 +241,7 @@ Status Blas::choose(const KernelSpec& spec, MatmulChosen* chosen) {
   const bool few = fewRows(spec, &source);
   const bool measures = few || isTimed(spec) || spec.epilogue.activation == Activation::relu;
   const std::string name = measures ? nameOf(spec, few) : "";
-  if (measures && files_.read(name, chosen) && isStillOffered(spec, *chosen)) return Status::ok;
+  if (measures && files_.read(name, chosen) && isStillOffered(spec, chosen)) return Status::ok;
   *chosen = {};
   bool certain = true;
   const Status status = algorithms(spec, chosen, &certain);
@@ -235,15 +273,15 @@ Status Blas::prepare(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel) {
       return status;
     }
     if (!chosen.choices.empty()) {
-      std::unique_ptr<Kernel> few = chosen.few ? fewRows(spec) : nullptr, relu;
+      std::unique_ptr<Kernel> few = chosen.few ? fewRows(spec) : nullptr, apart;
       if (chosen.apart) {
         KernelSource source;
-        reluSource(spec, &source);
-        status = generate(source, 1, "cuLaunchKernel(relu)", &relu);
+        apartSource(spec, &source);
+        status = generate(source, isBiasApart(spec) ? 2 : 1, "cuLaunchKernel(epilogue)", &apart);
         if (status != Status::ok) return status;
       }
       *kernel = std::make_unique<MatmulKernel>(std::move(problem), chosen.choices, spec, std::move(few),
-                                               std::move(relu));
+                                               std::move(apart));
       return Status::ok;
     }
   }

@@ -24,7 +24,7 @@ struct BlasSession {
 
 // The addresses of one launch; those that the problem has not are 0.
 struct MatmulAddresses {
-  DeviceAddress a = 0, b = 0, c = 0, bias = 0, residual = 0, workspace = 0;
+  DeviceAddress a = 0, b = 0, c = 0, bias = 0, residual = 0, auxiliary = 0, workspace = 0;
 };
 
 class MatmulProblem;
@@ -49,10 +49,11 @@ class Blas {
   // is one.
   std::string nameOf(const KernelSpec& spec, bool few) const;
   // The library's algorithms for a product; one for operands aligned to their elements alone is the last.
-  // Without relu where the library's is not ours. *certain: no call failed that has a part in the choice.
+  // Without the steps that may be apart where the library's relu is not ours, or it has no algorithm for
+  // them. *certain: no call failed that has a part in the choice.
   Status algorithms(const KernelSpec& spec, MatmulChosen* chosen, bool* certain);
   // Whether the library still offers what was kept, and runs it.
-  bool isStillOffered(const KernelSpec& spec, const MatmulChosen& kept);
+  bool isStillOffered(const KernelSpec& spec, MatmulChosen* kept);
   // What the library is asked for.
   Status describe(const KernelSpec& spec, const MatmulChosen& chosen,
                   std::unique_ptr<MatmulProblem>* problem);

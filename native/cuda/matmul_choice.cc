@@ -6,11 +6,11 @@ namespace braid::cuda {
 
 std::string MatmulChosen::text() const {
   std::ostringstream text;
-  text << "few rows " << few << "\nrelu apart " << apart << "\n";
+  text << "few rows " << few << "\nsteps apart " << apart << "\n";
   for (const MatmulChoice& choice : choices) {
-    text << "algorithm " << choice.alignment << " " << choice.workspaceBytes << std::hex;
-    for (const std::uint64_t word : choice.algorithm.data) text << " " << word;
-    text << std::dec << "\n";
+    text << "algorithm " << choice.alignment << " " << choice.workspaceBytes;
+    for (const std::uint32_t attribute : choice.attributes) text << " " << attribute;
+    text << "\n";
   }
   return text.str();
 }
@@ -21,9 +21,9 @@ bool MatmulChosen::parse(const std::string& text) {
   if (!(lines >> word >> second >> few >> word >> second >> apart)) return false;
   while (lines >> word && word == "algorithm") {
     MatmulChoice choice;
-    lines >> choice.alignment >> choice.workspaceBytes >> std::hex;
-    for (std::uint64_t& each : choice.algorithm.data) lines >> each;
-    if (!(lines >> std::dec)) return false;
+    lines >> choice.alignment >> choice.workspaceBytes;
+    for (std::uint32_t& attribute : choice.attributes) lines >> attribute;
+    if (!lines) return false;
     choices.push_back(choice);
   }
   return true;

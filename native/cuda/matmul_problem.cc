@@ -1,5 +1,6 @@
 #include "cuda/matmul_problem.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace braid::cuda {
@@ -32,6 +33,11 @@ bool MatmulProblem::supported(const KernelSpec& spec) {
          spec.k > 0;
 }
 
+bool MatmulProblem::writesAuxiliary(const KernelSpec& spec) {
+  return spec.epilogue.activation == Activation::gelu && elementBytes(spec.c.dtype) == 2 && spec.n % 8 == 0 &&
+         spec.c.batchStride % 8 == 0;
+}
+
 Status MatmulProblem::check(cublasStatus code, const char* call) const {
   if (code == kCublasSuccess) return Status::ok;
   const Status status = code == kCublasAllocFailed    ? Status::outOfMemory
@@ -41,11 +47,13 @@ Status MatmulProblem::check(cublasStatus code, const char* call) const {
                           session_->library->call.cublasLtGetStatusString(code));
 }
 
-Status MatmulProblem::layout(LtLayout* layout, DType type, std::int64_t rows, std::int64_t columns,
-                             std::int64_t batch, std::int64_t stride) const {
+Status MatmulProblem::layout(LtLayout* layout, const MatmulOperand& operand, std::int64_t rows,
+                             std::int64_t columns, std::int64_t batch) const {
   const CublasLtFunctions& call = session_->library->call;
-  const cublasStatus made = call.cublasLtMatrixLayoutCreate(
-      layout, realType(type), static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), rows);
+  const std::int64_t stride = operand.batchStride;
+  const cublasStatus made =
+      call.cublasLtMatrixLayoutCreate(layout, realType(operand.dtype), static_cast<std::uint64_t>(columns),
+                                      static_cast<std::uint64_t>(rows), operand.row(columns));
   if (made != kCublasSuccess) return check(made, "cublasLtMatrixLayoutCreate");
   if (batch == 1) return Status::ok;
   const auto count = static_cast<std::int32_t>(batch);
@@ -73,36 +81,61 @@ Status MatmulProblem::describe(const KernelSpec& spec) {
   alpha_ = static_cast<float>(epilogue.scale);
   beta_ = epilogue.residual ? 1 : 0;
   bias_ = epilogue.bias;
-  const std::uint32_t steps =
-      (bias_ ? kEpilogueBias : 0) | (epilogue.activation == Activation::relu   ? kEpilogueRelu
-                                     : epilogue.activation == Activation::gelu ? kEpilogueGelu
-                                                                               : 0);
+  const std::uint32_t steps = (bias_ ? kEpilogueBias : 0) |
+                              (epilogue.activation == Activation::relu   ? kEpilogueRelu
+                               : epilogue.activation == Activation::gelu ? kEpilogueGelu
+                                                                         : 0) |
+                              (epilogue.auxiliary ? kEpilogueAuxiliary : 0);
   if (steps != 0)
     if (const auto code = call.cublasLtMatmulDescSetAttribute(desc_, kDescEpilogue, &steps, sizeof(steps)))
       return check(code, "cublasLtMatmulDescSetAttribute(epilogue)");
-  const std::int64_t bRows = spec.transposeB ? spec.k : spec.n, bColumns = spec.transposeB ? spec.n : spec.k;
-  const std::int64_t aRows = spec.transposeA ? spec.m : spec.k, aColumns = spec.transposeA ? spec.k : spec.m;
-  Status status = layout(&b_, spec.b.dtype, bRows, bColumns, spec.batch, spec.b.batchStride);
-  if (status == Status::ok)
-    status = layout(&a_, spec.a.dtype, aRows, aColumns, spec.batch, spec.a.batchStride);
-  if (status == Status::ok)
-    status = layout(&c_, spec.c.dtype, spec.n, spec.m, spec.batch, spec.c.batchStride);
+  Status status = epilogue.auxiliary ? describeAuxiliary(spec) : Status::ok;
+  const auto add = [&](LtLayout* made, const MatmulOperand& operand, bool transposed, std::int64_t rows,
+                       std::int64_t columns) {
+    if (status == Status::ok)
+      status = layout(made, operand, transposed ? columns : rows, transposed ? rows : columns, spec.batch);
+  };
+  add(&b_, spec.b, spec.transposeB, spec.k, spec.n);
+  add(&a_, spec.a, spec.transposeA, spec.m, spec.k);
+  add(&c_, spec.c, false, spec.m, spec.n);
   return status;
 }
 
-Status MatmulProblem::biasAt(DeviceAddress address) const {
-  if (!bias_) return Status::ok;
+Status MatmulProblem::describeAuxiliary(const KernelSpec& spec) {
+  auxiliary_ = true;
+  const std::int64_t row = spec.n, stride = spec.c.batchStride;
+  const auto set = [&](int attribute, const std::int64_t& value) {
+    return check(
+        session_->library->call.cublasLtMatmulDescSetAttribute(desc_, attribute, &value, sizeof(value)),
+        "cublasLtMatmulDescSetAttribute(auxiliary output)");
+  };
+  const Status status = set(kDescAuxiliaryRow, row);
+  return status == Status::ok && spec.batch > 1 ? set(kDescAuxiliaryBatchStride, stride) : status;
+}
+
+Status MatmulProblem::point(int attribute, DeviceAddress address, const char* call) const {
   const auto* pointer = reinterpret_cast<const void*>(address);
   return check(
-      session_->library->call.cublasLtMatmulDescSetAttribute(desc_, kDescBias, &pointer, sizeof(pointer)),
-      "cublasLtMatmulDescSetAttribute(bias)");
+      session_->library->call.cublasLtMatmulDescSetAttribute(desc_, attribute, &pointer, sizeof(pointer)),
+      call);
+}
+
+Status MatmulProblem::pointAt(DeviceAddress bias, DeviceAddress auxiliary) const {
+  Status status = Status::ok;
+  if (bias_) status = point(kDescBias, bias, "cublasLtMatmulDescSetAttribute(bias)");
+  if (auxiliary_ && status == Status::ok)
+    status = point(kDescAuxiliary, auxiliary, "cublasLtMatmulDescSetAttribute(auxiliary output)");
+  return status;
 }
 
 Status MatmulProblem::algorithms(std::size_t alignment, std::size_t workspaceBytes, int most,
                                  std::vector<MatmulChoice>* found) const {
   const CublasLtFunctions& call = session_->library->call;
-  // The library reads no bias here; how the address is aligned decides which algorithms it offers.
-  if (const Status status = biasAt(alignment); status != Status::ok) return status;
+  // The library touches neither here; how the addresses are aligned decides which algorithms it offers. An
+  // auxiliary output is aligned to 16 bytes at least.
+  if (const Status status = pointAt(alignment, std::max<std::size_t>(alignment, kAuxiliaryAlignment));
+      status != Status::ok)
+    return status;
   LtPreference preference = nullptr;
   if (const auto code = call.cublasLtMatmulPreferenceCreate(&preference))
     return check(code, "cublasLtMatmulPreferenceCreate");
@@ -125,20 +158,28 @@ Status MatmulProblem::algorithms(std::size_t alignment, std::size_t workspaceByt
                                                results.data(), &count);
   }
   call.cublasLtMatmulPreferenceDestroy(preference);
-  if (searched && (code == kCublasNotSupported || (code == kCublasSuccess && count == 0))) return Status::ok;
+  // What restricts auxiliary outputs is not all written down: any refusal is no algorithm.
+  if (searched && (auxiliary_ ? code != kCublasSuccess : code == kCublasNotSupported)) return Status::ok;
   if (code != kCublasSuccess)
     return check(code, searched ? "cublasLtMatmulAlgoGetHeuristic" : "cublasLtMatmulPreferenceSetAttribute");
   for (int i = 0; i < count; ++i) {
     const LtHeuristic& result = results[static_cast<std::size_t>(i)];
     if (result.state == kCublasSuccess && result.workspaceBytes <= workspaceBytes) {
-      found->push_back({alignment, result.algorithm, result.workspaceBytes});
+      MatmulChoice choice{alignment, result.algorithm, result.workspaceBytes};
+      for (int which = 0; which < kAlgorithmAttributes; ++which) {
+        std::size_t written = 0;
+        call.cublasLtMatmulAlgoConfigGetAttribute(
+            &choice.algorithm, which, &choice.attributes[static_cast<std::size_t>(which)],
+            which < kAlgorithmInnerShape ? sizeof(std::uint32_t) : sizeof(std::uint16_t), &written);
+      }
+      found->push_back(choice);
     }
   }
   return Status::ok;
 }
 
 Status MatmulProblem::run(const MatmulChoice& choice, const MatmulAddresses& at, CUstream stream) const {
-  if (const Status status = biasAt(at.bias); status != Status::ok) return status;
+  if (const Status status = pointAt(at.bias, at.auxiliary); status != Status::ok) return status;
   const auto pointer = [](DeviceAddress address) { return reinterpret_cast<void*>(address); };
   const cublasStatus code = session_->library->call.cublasLtMatmul(
       session_->handle, desc_, &alpha_, pointer(at.b), b_, pointer(at.a), a_, &beta_,

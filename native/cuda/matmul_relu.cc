@@ -41,9 +41,8 @@ class ReluTrial {
       : problem_(problem), spec_(spec), call_(problem.session().context->call()), scratch_(call_) {}
 
   bool prepare(std::size_t workspace) {
-    sizes_ = {operandBytes(spec_.a, spec_.m, spec_.k, spec_.batch) + kShift,
-              operandBytes(spec_.b, spec_.k, spec_.n, spec_.batch) + kShift,
-              operandBytes(spec_.c, spec_.m, spec_.n, spec_.batch) + kShift,
+    const OperandBytes operands(spec_);
+    sizes_ = {operands.a + kShift, operands.b + kShift, operands.c + kShift,
               static_cast<std::size_t>(spec_.n) * elementBytes(spec_.c.dtype) + kShift, workspace};
     for (const std::size_t bytes : sizes_)
       if (!scratch_.take(bytes)) return false;
@@ -136,14 +135,49 @@ bool isReluExact(const MatmulProblem& problem, const KernelSpec& spec,
   return exact;
 }
 
-void reluSource(const KernelSpec& product, KernelSource* source) {
+bool isBiasApart(const KernelSpec& product) { return product.batch > 1 && product.epilogue.bias; }
+
+KernelSpec withoutApart(const KernelSpec& product) {
+  KernelSpec rest = product;
+  rest.epilogue.activation = Activation::none;
+  rest.epilogue.auxiliary = false;
+  if (isBiasApart(product)) rest.epilogue.bias = false;
+  return rest;
+}
+
+void apartSource(const KernelSpec& product, KernelSource* source) {
+  const std::int64_t rows = product.batch * product.m, columns = product.n;
+  const DType type = product.c.dtype;
   KernelSpec spec;
   spec.kind = KernelSpec::Kind::map;
-  spec.shape = {product.batch * product.m * product.n};
-  spec.operands = {{product.c.dtype, 0, {1}}};
-  spec.code = {{MapOp::operand}, {MapOp::constant}, {MapOp::max, 0, 1}};
-  spec.results = {{2, product.c.dtype}};
-  spec.readCount = spec.writeCount = 1;
+  spec.shape = {rows, columns};
+  spec.operands = {{type, 0, {columns, 1}}};
+  const auto put = [&spec](MapOp op, std::int32_t a = 0, std::int32_t b = 0) {
+    spec.code.push_back({op, a, b});
+    return static_cast<std::int32_t>(spec.code.size()) - 1;
+  };
+  const auto constant = [&](double value) {
+    spec.code.push_back({MapOp::constant, 0, 0, 0, value});
+    return static_cast<std::int32_t>(spec.code.size()) - 1;
+  };
+  std::int32_t x = put(MapOp::operand);
+  const bool biased = isBiasApart(product);
+  if (biased) {
+    spec.operands.push_back({type, 0, {0, 1}});
+    x = put(MapOp::add, x, put(MapOp::operand, 1));
+  }
+  const std::int32_t before = x;
+  if (product.epilogue.activation == Activation::relu) x = put(MapOp::max, x, constant(0));
+  if (product.epilogue.activation == Activation::gelu) {
+    // In the steps of the operator of that name.
+    const std::int32_t cube = put(MapOp::mul, put(MapOp::mul, x, x), x);
+    const std::int32_t inner = put(MapOp::add, x, put(MapOp::mul, cube, constant(0.044715)));
+    const std::int32_t wave = put(MapOp::tanh, put(MapOp::mul, inner, constant(0.7978845608028654)));
+    x = put(MapOp::mul, put(MapOp::mul, x, constant(0.5)), put(MapOp::add, wave, constant(1)));
+  }
+  spec.results = {{x, type}};
+  if (biased && product.epilogue.auxiliary) spec.results.push_back({before, type});
+  spec.readCount = spec.operands.size(), spec.writeCount = spec.results.size();
   mapSource(spec, source);
 }
 

@@ -14,7 +14,13 @@ bool isReluExact(const MatmulProblem& problem, const KernelSpec& spec,
 // Whether c has no gaps, so that a map can follow the product where it lies.
 bool isDense(const KernelSpec& spec);
 
-// relu of a dense c, as a map from c to c.
-void reluSource(const KernelSpec& product, KernelSource* source);
+// The steps of an epilogue that a kernel does after the library's, where the library does not do them: its
+// activation, and in products of several layers its bias too.
+bool isBiasApart(const KernelSpec& product);
+// The product without them. Its c is the auxiliary output, if that has the bias.
+KernelSpec withoutApart(const KernelSpec& product);
+// They as a map of what the library wrote, and the bias if it is apart, to c and the auxiliary output, if
+// that wants the bias. What it reads may be c.
+void apartSource(const KernelSpec& product, KernelSource* source);
 
 }  // namespace braid::cuda

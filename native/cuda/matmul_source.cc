@@ -13,11 +13,12 @@ constexpr const char* kFinish = R"cuda(
 FN float gelu(float x) {
   return x * 0.5f * (tanhf((x + x * x * x * 0.044715f) * 0.7978845608028654f) + 1.0f);
 }
-FN float finished(float sum, float bias, float residual) {
+FN void finish(float sum, float bias, float residual, C* c, C* auxiliary, Index at) {
   sum *= SCALE;
   if (BIAS) sum += bias;
+  if (AUXILIARY) store(sum, auxiliary[at]);
   sum = RELU ? maxF(sum, 0.0f) : GELU ? gelu(sum) : sum;
-  return RESIDUAL ? sum + residual : sum;
+  store(RESIDUAL ? sum + residual : sum, c[at]);
 }
 )cuda";
 
@@ -31,7 +32,8 @@ FN float finished(float sum, float bias, float residual) {
 constexpr const char* kFewByColumns = R"cuda(
 constexpr int COLUMNS = 8 / SPLIT;
 extern "C" __global__ void __launch_bounds__(256, 1)
-braid_matmul_few(const A* a, const B* b, PARAMETERS C* c, Index count) {
+braid_matmul_few(const A* a, const B* b, PARAMETERS Index count) {
+  gridDependencySync();
   __shared__ float parts[8][M];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = threadIdx.x / M;
   const Index column0 = (Index)blockIdx.x * COLUMNS, column = column0 + warp / SPLIT;
@@ -41,7 +43,7 @@ braid_matmul_few(const A* a, const B* b, PARAMETERS C* c, Index count) {
   const float rest = RESIDUAL && ends ? loadF(residual[row * N + last]) : 0.0f;
   float sum[M] = {};
   const Index first = (warp % SPLIT * 32 + lane) * E;
-  b += (column < N ? column : N - 1) * K;
+  b += (column < N ? column : N - 1) * ROW_B;
   for (int turn = 0; turn < ALL; turn += TURNS) {
     Pack<B, E> right[TURNS];
     #pragma unroll
@@ -55,7 +57,7 @@ braid_matmul_few(const A* a, const B* b, PARAMETERS C* c, Index count) {
       if (!EXACT && k >= K) continue;
       #pragma unroll
       for (int r = 0; r < M; ++r) {
-        const Pack<A, E> left = *(const Pack<A, E>*)(a + r * K + k);
+        const Pack<A, E> left = *(const Pack<A, E>*)(a + r * ROW_A + k);
         #pragma unroll
         for (int i = 0; i < E; ++i) sum[r] = fmaf(loadF(left.v[i]), loadF(right[t].v[i]), sum[r]);
       }
@@ -72,7 +74,7 @@ braid_matmul_few(const A* a, const B* b, PARAMETERS C* c, Index count) {
   float whole = 0.0f;
   #pragma unroll
   for (int s = 0; s < SPLIT; ++s) whole += parts[own * SPLIT + s][row];
-  store(finished(whole, shift, rest), c[row * N + last]);
+  finish(whole, shift, rest, c, auxiliary, row * N + last);
 }
 )cuda";
 
@@ -81,7 +83,8 @@ braid_matmul_few(const A* a, const B* b, PARAMETERS C* c, Index count) {
 constexpr const char* kFewByRows = R"cuda(
 constexpr int COLUMNS = 8 * E;
 extern "C" __global__ void __launch_bounds__(256, 1) IN_CLUSTERS
-braid_matmul_few(const A* a, const B* b, PARAMETERS C* c, Index count) {
+braid_matmul_few(const A* a, const B* b, PARAMETERS Index count) {
+  gridDependencySync();
   __shared__ float parts[8][M][COLUMNS], own[M][COLUMNS];
   const unsigned rank = rankOf();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, mine = threadIdx.x % 8 * E;
@@ -100,9 +103,9 @@ braid_matmul_few(const A* a, const B* b, PARAMETERS C* c, Index count) {
     #pragma unroll
     for (int t = 0; t < TURNS; ++t) {
       const Index k = first + (Index)(turn + t) * STEP, own = EXACT || k < K ? k : K - 1;
-      right[t] = *(const Pack<B, E>*)(b + own * N);
+      right[t] = *(const Pack<B, E>*)(b + own * ROW_B);
       #pragma unroll
-      for (int r = 0; r < M; ++r) left[t][r] = loadF(a[r * K + own]);
+      for (int r = 0; r < M; ++r) left[t][r] = loadF(a[r * ROW_A + own]);
     }
     #pragma unroll
     for (int t = 0; t < TURNS; ++t) {
@@ -133,7 +136,7 @@ braid_matmul_few(const A* a, const B* b, PARAMETERS C* c, Index count) {
     float whole = 0.0f;
     #pragma unroll
     for (int block = 0; block < CLUSTER; ++block) whole += ofRank(&own[row][place], block);
-    store(finished(whole, shift, rest), c[row * N + last]);
+    finish(whole, shift, rest, c, auxiliary, row * N + last);
   }
   clusterBarrier();  // a block stays until the first has read what it has
 }
@@ -144,7 +147,8 @@ braid_matmul_few(const A* a, const B* b, PARAMETERS C* c, Index count) {
 // by side.
 constexpr const char* kBody = R"cuda(
 extern "C" __global__ void __launch_bounds__(256)
-braid_matmul(const A* a, const B* b, PARAMETERS C* c, Index count) {
+braid_matmul(const A* a, const B* b, PARAMETERS Index count) {
+  gridDependencySync();
   __shared__ float left[16][17], right[16][17];
   const Index tilesN = (N + 15) / 16, tilesM = (M + 15) / 16;
   const Index tile = blockIdx.x, layer = tile / (tilesM * tilesN);
@@ -152,22 +156,20 @@ braid_matmul(const A* a, const B* b, PARAMETERS C* c, Index count) {
   const int x = threadIdx.x % 16, y = threadIdx.x / 16;
   a += layer * STRIDE_A;
   b += layer * STRIDE_B;
-  c += layer * STRIDE_C;
   float sum = 0.0f;
   for (Index k0 = 0; k0 < K; k0 += 16) {
-    if (TRANSPOSE_A) left[x][y] = row0 + x < M && k0 + y < K ? loadF(a[(k0 + y) * M + row0 + x]) : 0.0f;
-    else left[y][x] = row0 + y < M && k0 + x < K ? loadF(a[(row0 + y) * K + k0 + x]) : 0.0f;
-    if (TRANSPOSE_B) right[x][y] = column0 + y < N && k0 + x < K ? loadF(b[(column0 + y) * K + k0 + x]) : 0.0f;
-    else right[y][x] = column0 + x < N && k0 + y < K ? loadF(b[(k0 + y) * N + column0 + x]) : 0.0f;
+    if (TRANSPOSE_A) left[x][y] = row0 + x < M && k0 + y < K ? loadF(a[(k0 + y) * ROW_A + row0 + x]) : 0.0f;
+    else left[y][x] = row0 + y < M && k0 + x < K ? loadF(a[(row0 + y) * ROW_A + k0 + x]) : 0.0f;
+    if (TRANSPOSE_B) right[x][y] = column0 + y < N && k0 + x < K ? loadF(b[(column0 + y) * ROW_B + k0 + x]) : 0.0f;
+    else right[y][x] = column0 + x < N && k0 + y < K ? loadF(b[(k0 + y) * ROW_B + column0 + x]) : 0.0f;
     __syncthreads();
     #pragma unroll
     for (int k = 0; k < 16; ++k) sum += left[y][k] * right[k][x];
     __syncthreads();
   }
   if (row0 + y >= M || column0 + x >= N) return;
-  const Index at = (row0 + y) * N + column0 + x;
-  store(finished(sum, BIAS ? loadF(bias[column0 + x]) : 0.0f,
-                 RESIDUAL ? loadF(residual[layer * STRIDE_C + at]) : 0.0f), c[at]);
+  const Index at = layer * STRIDE_C + (row0 + y) * N + column0 + x;
+  finish(sum, BIAS ? loadF(bias[column0 + x]) : 0.0f, RESIDUAL ? loadF(residual[at]) : 0.0f, c, auxiliary, at);
 }
 )cuda";
 
@@ -189,6 +191,8 @@ std::string productText(const KernelSpec& spec) {
   constant("STRIDE_A", spec.a.batchStride);
   constant("STRIDE_B", spec.b.batchStride);
   constant("STRIDE_C", spec.c.batchStride);
+  constant("ROW_A", spec.a.row(spec.transposeA ? spec.m : spec.k));
+  constant("ROW_B", spec.b.row(spec.transposeB ? spec.k : spec.n));
   text += "constexpr bool TRANSPOSE_A = " + std::string(spec.transposeA ? "true" : "false") + ";\n";
   text += "constexpr bool TRANSPOSE_B = " + std::string(spec.transposeB ? "true" : "false") + ";\n";
   const MatmulEpilogue& epilogue = spec.epilogue;
@@ -196,6 +200,7 @@ std::string productText(const KernelSpec& spec) {
     text += "constexpr bool " + std::string(name) + " = " + (value ? "true" : "false") + ";\n";
   };
   flag("BIAS", epilogue.bias), flag("RESIDUAL", epilogue.residual);
+  flag("AUXILIARY", epilogue.auxiliary);
   flag("RELU", epilogue.activation == Activation::relu);
   flag("GELU", epilogue.activation == Activation::gelu);
   char scale[64];
@@ -203,9 +208,20 @@ std::string productText(const KernelSpec& spec) {
   text += "constexpr float SCALE = " + std::string(scale) + ";\n";
   if (!epilogue.bias) text += "constexpr const C* bias = nullptr;\n";
   if (!epilogue.residual) text += "constexpr const C* residual = nullptr;\n";
+  if (!epilogue.auxiliary) text += "constexpr C* auxiliary = nullptr;\n";
   text += std::string("#define PARAMETERS ") + (epilogue.bias ? "const C* bias, " : "") +
-          (epilogue.residual ? "const C* residual, " : "") + "\n";
+          (epilogue.residual ? "const C* residual, " : "") + "C* c, " +
+          (epilogue.auxiliary ? "C* auxiliary, " : "") + "\n";
   return text + kFinish;
+}
+
+// The pointers of a product's kernel.
+void pointers(const KernelSpec& spec, KernelSource* source) {
+  const std::size_t count = 2 + spec.epilogue.reads() + spec.epilogue.writes();
+  source->alignments.assign(count, 1);
+  source->byteOffsets.assign(count, 0);
+  source->byteOffsets[0] = spec.a.offset * static_cast<std::int64_t>(elementBytes(spec.a.dtype));
+  source->byteOffsets[1] = spec.b.offset * static_cast<std::int64_t>(elementBytes(spec.b.dtype));
 }
 
 }  // namespace
@@ -214,7 +230,7 @@ bool fewRowsSource(const KernelSpec& spec, int architecture, int multiprocessors
   const auto unit = static_cast<std::int64_t>(16 / elementBytes(spec.b.dtype));
   const std::int64_t along = spec.transposeB ? spec.k : spec.n;
   if (spec.m > kFewRows || spec.batch > 1 || spec.transposeA || spec.a.dtype != spec.b.dtype ||
-      along % unit != 0)
+      along % unit != 0 || spec.b.row(unit) % unit != 0 || (spec.transposeB && spec.a.row(unit) % unit != 0))
     return false;
   std::string text = productText(spec);
   const auto number = [&text](const char* name, std::int64_t value) {
@@ -247,8 +263,7 @@ bool fewRowsSource(const KernelSpec& spec, int architecture, int multiprocessors
   }
   source->text = text;
   source->plain = {"braid_matmul_few", blocks * 256, 256, false};
-  source->alignments.assign(3 + spec.epilogue.reads(), 1);
-  source->byteOffsets.assign(3 + spec.epilogue.reads(), 0);
+  pointers(spec, source);
   source->count = blocks;
   source->wide = true;
   return true;
@@ -258,8 +273,7 @@ void matmulSource(const KernelSpec& spec, KernelSource* source) {
   source->text = productText(spec) + kBody;
   const std::int64_t tiles = (spec.m + 15) / 16 * ((spec.n + 15) / 16) * spec.batch;
   source->plain = {"braid_matmul", tiles * 256, 256, false};
-  source->alignments.assign(3 + spec.epilogue.reads(), 1);
-  source->byteOffsets.assign(3 + spec.epilogue.reads(), 0);
+  pointers(spec, source);
   source->count = tiles;
   source->wide = true;
 }

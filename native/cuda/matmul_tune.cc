@@ -20,21 +20,18 @@ void tune(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compil
   std::size_t workspace = 0;
   for (const MatmulChoice& choice : *choices) workspace = std::max(workspace, choice.workspaceBytes);
   constexpr std::size_t kShift = 256;  // room to move an operand off its alignment
-  const std::size_t aBytes = operandBytes(spec.a, spec.m, spec.k, spec.batch),
-                    bBytes = operandBytes(spec.b, spec.k, spec.n, spec.batch);
-
-  const std::size_t cBytes = operandBytes(spec.c, spec.m, spec.n, spec.batch);
+  const OperandBytes bytes(spec);
   const MatmulEpilogue& epilogue = spec.epilogue;
   TrialScratch scratch(call);
-  if (!scratch.take(aBytes + kShift) || !scratch.take(bBytes + kShift) || !scratch.take(cBytes + kShift) ||
-      !scratch.take(workspace) || (epilogue.bias && !scratch.take(cBytes + kShift)) ||
-      (epilogue.residual && !scratch.take(cBytes + kShift)) || !scratch.start()) {
+  if (!scratch.take(bytes.a + kShift) || !scratch.take(bytes.b + kShift) || !scratch.take(bytes.c + kShift) ||
+      !scratch.take(workspace) || (epilogue.bias && !scratch.take(bytes.c + kShift)) ||
+      ((epilogue.residual || epilogue.auxiliary) && !scratch.take(bytes.c + kShift)) || !scratch.start()) {
     *certain = false;
     return;
   }
   if (timed) {
-    fillRandom(context, compiler, spec.a.dtype, scratch.blocks[0], aBytes + kShift, scratch.stream);
-    fillRandom(context, compiler, spec.b.dtype, scratch.blocks[1], bBytes + kShift, scratch.stream);
+    fillRandom(context, compiler, spec.a.dtype, scratch.blocks[0], bytes.a + kShift, scratch.stream);
+    fillRandom(context, compiler, spec.b.dtype, scratch.blocks[1], bytes.b + kShift, scratch.stream);
   }
   const auto run = [&](const MatmulChoice& choice) {
     const std::size_t shift = choice.alignment % kShift;
@@ -42,6 +39,7 @@ void tune(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compil
     at.workspace = scratch.blocks[3];
     if (epilogue.bias) at.bias = scratch.blocks[4] + shift;
     if (epilogue.residual) at.residual = scratch.blocks.back() + shift;
+    if (epilogue.auxiliary) at.auxiliary = scratch.blocks.back();
     return problem.run(choice, at, scratch.stream);
   };
 
@@ -82,21 +80,21 @@ bool isFewTaken(const CudaKernel& few, const MatmulProblem& problem, const Matmu
   const Context& context = *problem.session().context;
   const DriverFunctions& call = context.call();
   const MatmulEpilogue& epilogue = spec.epilogue;
-  const std::size_t bBytes = operandBytes(spec.b, spec.k, spec.n, 1),
-                    cBytes = operandBytes(spec.c, spec.m, spec.n, 1), step = (bBytes + 255) / 256 * 256;
+  const OperandBytes bytes(spec);
+  const std::size_t step = (bytes.b + 255) / 256 * 256;
   const std::size_t copies = std::clamp<std::size_t>(kCold / step, 1, kFewRuns);
   const std::size_t weights = std::max(copies * step, kCold);
   TrialScratch scratch(call);
   const bool sure = std::exchange(*certain, false);
-  for (const std::size_t bytes :
-       {operandBytes(spec.a, spec.m, spec.k, 1), weights, cBytes, choice.workspaceBytes, cBytes, cBytes})
-    if (!scratch.take(bytes)) return false;
+  for (const std::size_t each : {bytes.a, weights, bytes.c, choice.workspaceBytes, bytes.c, bytes.c})
+    if (!scratch.take(each)) return false;
   if (!scratch.start()) return false;
   *certain = sure;
   MatmulAddresses at{scratch.blocks[0], scratch.blocks[1], scratch.blocks[2]};
   at.workspace = scratch.blocks[3];
   if (epilogue.bias) at.bias = scratch.blocks[4];
   if (epilogue.residual) at.residual = scratch.blocks[5];
+  if (epilogue.auxiliary) at.auxiliary = scratch.blocks[5];
   const auto run = [&](bool library, std::size_t copy) {
     MatmulAddresses here = at;
     here.b += copy * step;
@@ -104,7 +102,8 @@ bool isFewTaken(const CudaKernel& few, const MatmulProblem& problem, const Matmu
     std::vector<DeviceAddress> reads{here.a, here.b};
     if (epilogue.bias) reads.push_back(here.bias);
     if (epilogue.residual) reads.push_back(here.residual);
-    return few.launch(reads.data(), &here.c, scratch.stream);
+    const DeviceAddress writes[] = {here.c, here.auxiliary};
+    return few.launch(reads.data(), writes, scratch.stream);
   };
   const std::vector<float> best = contest(
       scratch, {.runs = kFewRuns, .busy = at.b, .busyBytes = weights},

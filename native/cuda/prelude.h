@@ -12,6 +12,14 @@ struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
 #define FN __device__ __forceinline__
 
+// Each kernel calls this before it touches memory: in a graph it may start before the nodes in front of it have
+// ended (NodeParams::early). It returns when they have, and when what they wrote can be read.
+FN void gridDependencySync() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 template <class T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack { T v[N]; };
 
 FN float loadF(float x) { return x; }

@@ -8,6 +8,7 @@ namespace {
 constexpr const char* kRandom = R"cuda(
 extern "C" __global__ void __launch_bounds__(256)
 braid_random(const void* any, const unsigned* turn, T* y, Index count) {
+  gridDependencySync();
   const Index blocks = (count + 3) / 4;
   for (Index block = (Index)blockIdx.x * 256 + threadIdx.x; block < blocks; block += (Index)gridDim.x * 256) {
     unsigned c[4] = {(unsigned)block, (unsigned)((unsigned long long)block >> 32), *turn, STREAM};

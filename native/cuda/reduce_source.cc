@@ -51,12 +51,14 @@ template <int WIDTH> FN void rows(const T* x, U* y, Index count) {
   if (mine < count && lane == 0) finish(value, y[mine]);
 }
 extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce(const T* x, U* y, Index count) {
+  gridDependencySync();
   rows<1>(x, y, count);
 }
 )cuda";
 
 constexpr const char* kRowsVector = R"cuda(
 extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce_vector(const T* x, U* y, Index count) {
+  gridDependencySync();
   rows<VECTOR>(x, y, count);
 }
 )cuda";
@@ -65,6 +67,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce_vector(const T*
 // share, and their results are combined in order of warp.
 constexpr const char* kColumns = R"cuda(
 extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce(const T* x, U* y, Index count) {
+  gridDependencySync();
   __shared__ V partial[BLOCK / 32][32];
   const Index strips = (INNER + 31) / 32;
   const Index outer = blockIdx.x / strips;

@@ -264,7 +264,8 @@ class RowWriter {
 
   std::string kernel(const char* entry) {
     std::string text = "extern \"C\" __global__ void __launch_bounds__(" + number(own_.block) +
-                       (own_.two ? ", 2" : "") + ") " + entry + "(" + parameters() + "Index count) {\n";
+                       (own_.two ? ", 2" : "") + ") " + entry + "(" + parameters() +
+                       "Index count) {\n  gridDependencySync();\n";
     const std::int64_t rowsOfBlock = own_.block / own_.group;
     text += "  const int lane = threadIdx.x % " + number(own_.group) + ";\n";
     text += "  const Index mine = (Index)blockIdx.x * " + number(rowsOfBlock) + " + threadIdx.x / " +

@@ -8,6 +8,7 @@ namespace {
 // elements, a warp the sums of its threads by shuffles, and a block those of its warps in shared memory.
 constexpr const char* kScanRows = R"cuda(
 extern "C" __global__ void __launch_bounds__(256) braid_scan(const T* x, U* y, Index count) {
+  gridDependencySync();
   __shared__ V sums[256 / 32];
   const Index mine = ((Index)blockIdx.x * 256 + threadIdx.x) / GROUP;
   const int thread = threadIdx.x % GROUP, lane = threadIdx.x % 32;
@@ -53,6 +54,7 @@ extern "C" __global__ void __launch_bounds__(256) braid_scan(const T* x, U* y, I
 // inner > 1: a thread a column; neighbours read neighbours.
 constexpr const char* kScanColumns = R"cuda(
 extern "C" __global__ void __launch_bounds__(256) braid_scan(const T* x, U* y, Index count) {
+  gridDependencySync();
   for (Index i = (Index)blockIdx.x * 256 + threadIdx.x; i < count; i += (Index)gridDim.x * 256) {
     Index at = i / INNER * LENGTH * INNER + i % INNER;
     V total = 0;

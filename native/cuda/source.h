@@ -42,6 +42,10 @@ void rowSource(const KernelSpec& spec, KernelSource* source);
 void attentionSource(const KernelSpec& spec, int architecture, int multiprocessors, KernelSource* source);
 // Whether the queries that share keys are so few that reading these takes the time.
 bool isFewQueries(const KernelSpec& spec);
+// A convolution, for a device of this compute capability: on tensor cores, by plain arithmetic, or an element
+// a thread where a group has few filters. Sums in f32, in an order that depends on the sizes and the device
+// alone.
+void convSource(const KernelSpec& spec, int architecture, int multiprocessors, KernelSource* source);
 // A reduction over the middle of outer × length × inner. The order of additions depends on the sizes alone,
 // so equal inputs give equal bits.
 void reduceSource(const KernelSpec& spec, int multiprocessors, KernelSource* source);

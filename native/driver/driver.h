@@ -52,7 +52,12 @@ class Kernel {
   // How it gets into a graph: as one node (NodeParams::launch), or, where a library launches what it likes,
   // by capturing a launch.
   enum class Form : std::uint8_t { node, captured };
-  virtual Form form() const { return Form::node; }
+  virtual Form form(const DeviceAddress* /*reads*/, const DeviceAddress* /*writes*/) const {
+    return Form::node;
+  }
+  // Whether its node waits on the device for the nodes before it, so that it may start early
+  // (NodeParams::early).
+  virtual bool waitsForNodes() const { return false; }
 };
 
 // Computes a user's kernel on the host device by its TypeScript reference. Called on a lane's worker thread,

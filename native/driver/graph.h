@@ -53,9 +53,12 @@ struct NodeParams {
   // else null. That device outlives every executable made of the node.
   Driver* device = nullptr;
 
-  // kernel: one whose form() is `node`. Addresses as for Driver::launch.
+  // kernel: one whose form() is `node`. Addresses as for Driver::launch. `early` is empty, or says of each
+  // dependency, in nodeAdd's order, whether the kernel may start before that node has ended: only a kernel
+  // that waits for its nodes itself, and only after kernels of the same device.
   const Kernel* kernel = nullptr;
   std::vector<DeviceAddress> reads, writes;
+  std::vector<bool> early;
 
   // copy: `bytes` bytes, in the direction named. fill: from `to` on, `height` rows, `pitch` bytes apart, of
   // `width` elements of `elementBytes` (1, 2 or 4) bytes, each set to `value`.

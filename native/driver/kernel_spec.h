@@ -92,16 +92,27 @@ enum class ReduceHow : std::uint8_t { sum, mean, max, min, argmax, argmin };
 struct MatmulOperand {
   DType dtype = DType::f32;
   std::int64_t batchStride = 0;
+  // From a row, as it lies in memory, to the next; 0: rows of `columns` elements follow one another.
+  std::int64_t rowStride = 0;
+  std::int64_t offset = 0;
+  std::int64_t row(std::int64_t columns) const { return rowStride == 0 ? columns : rowStride; }
+  // One beyond the last element of `batch` matrices of rows × columns as they lie in memory.
+  std::int64_t end(std::int64_t batch, std::int64_t rows, std::int64_t columns) const {
+    return offset + (batch - 1) * batchStride + (rows - 1) * row(columns) + columns;
+  }
 };
 
 enum class Activation : std::uint8_t { none, relu, gelu };
 
 // c is activation(scale · product + bias) + residual. Gelu is its form by tanh.
+inline constexpr std::uint32_t kAuxiliaryAlignment = 16;  // bytes
 struct MatmulEpilogue {
   double scale = 1;
   bool bias = false, residual = false;  // further reads, in this order, of the type of c
+  bool auxiliary = false;  // the second write, laid out as c, is what the activation is computed of
   Activation activation = Activation::none;
   std::size_t reads() const { return (bias ? 1u : 0u) + (residual ? 1u : 0u); }
+  std::size_t writes() const { return auxiliary ? 2u : 1u; }
 };
 
 struct CudaScalar {
@@ -148,12 +159,40 @@ struct AttentionSpec {
   }
 };
 
+// One spatial dimension of a convolution.
+struct ConvDim {
+  std::int64_t input = 1, kernel = 1, stride = 1, dilation = 1, before = 0, after = 0;
+  std::int64_t output() const { return (before + input + after - dilation * (kernel - 1) - 1) / stride + 1; }
+};
+
+struct ConvSpec {
+  std::int64_t groups = 1, channels = 1, filters = 1;  // channels of x and of y in each group
+  std::vector<ConvDim> spatial;
+  // Elements of a channel of x, of a channel of a filter, and of a channel of y.
+  std::int64_t inputs() const {
+    std::int64_t count = 1;
+    for (const ConvDim& dim : spatial) count *= dim.input;
+    return count;
+  }
+  std::int64_t taps() const {
+    std::int64_t count = 1;
+    for (const ConvDim& dim : spatial) count *= dim.kernel;
+    return count;
+  }
+  std::int64_t outputs() const {
+    std::int64_t count = 1;
+    for (const ConvDim& dim : spatial) count *= dim.output();
+    return count;
+  }
+};
+
 struct KernelSpec {
   enum class Kind : std::uint8_t {
     copy,
     map,
     matmul,
     attention,
+    conv,
     reduce,
     scan,
     gather,
@@ -183,10 +222,17 @@ struct KernelSpec {
   bool transposeA = false, transposeB = false;
   MatmulOperand a, b, c;
   MatmulEpilogue epilogue;
+  // One beyond the last element of each.
+  std::int64_t endOfA() const { return transposeA ? a.end(batch, k, m) : a.end(batch, m, k); }
+  std::int64_t endOfB() const { return transposeB ? b.end(batch, n, k) : b.end(batch, k, n); }
+  std::int64_t endOfC() const { return c.end(batch, m, n); }
   std::uint64_t workspace = 0;
 
   // attention, with batch as above and the element type `input`
   AttentionSpec attention;
+
+  // conv, with batch as above and the element type `input`
+  ConvSpec conv;
 
   // reduce and scan
   ReduceHow how = ReduceHow::sum;

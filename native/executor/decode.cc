@@ -48,13 +48,11 @@ Extents extentsOf(const KernelSpec& spec) {
       break;
     }
     case KernelSpec::Kind::matmul: {
-      const auto reach = [&](const MatmulOperand& operand, std::int64_t rows, std::int64_t columns) {
-        return bytesOf(rows * columns + (spec.batch - 1) * operand.batchStride, operand.dtype);
-      };
-      extents.reads = {reach(spec.a, spec.m, spec.k), reach(spec.b, spec.k, spec.n)};
+      const std::uint64_t c = bytesOf(spec.endOfC(), spec.c.dtype);
+      extents.reads = {bytesOf(spec.endOfA(), spec.a.dtype), bytesOf(spec.endOfB(), spec.b.dtype)};
       if (spec.epilogue.bias) extents.reads.push_back(bytesOf(spec.n, spec.c.dtype));
-      if (spec.epilogue.residual) extents.reads.push_back(reach(spec.c, spec.m, spec.n));
-      extents.writes = {reach(spec.c, spec.m, spec.n)};
+      if (spec.epilogue.residual) extents.reads.push_back(c);
+      extents.writes.assign(spec.epilogue.writes(), c);
       if (spec.workspace > 0) extents.writes.push_back(spec.workspace);
       break;
     }
@@ -72,6 +70,13 @@ Extents extentsOf(const KernelSpec& spec) {
         extents.reads.push_back(bytesOf(1, DType::i32));
         extents.writes.insert(extents.writes.end(), {extents.reads[1], extents.reads[2]});
       }
+      break;
+    }
+    case KernelSpec::Kind::conv: {
+      const ConvSpec& one = spec.conv;
+      extents.reads = {bytesOf(spec.batch * one.groups * one.channels * one.inputs(), spec.input),
+                       bytesOf(one.groups * one.filters * one.channels * one.taps(), spec.input)};
+      extents.writes = {bytesOf(spec.batch * one.groups * one.filters * one.outputs(), spec.input)};
       break;
     }
     case KernelSpec::Kind::reduce:

@@ -35,9 +35,17 @@ class Maker {
     for (std::uint32_t at = range_.from; at < range_.to; ++at) {
       const Step& step = program_.steps()[at];
       if (step.kind != StepKind::run) continue;
-      std::vector<graphs::Node> after;
-      for (; edge != edges.end() && edge->second == at; ++edge)
-        after.push_back(nodes_[edge->first - range_.from]);
+      After after;
+      for (; edge != edges.end() && edge->second == at; ++edge) {
+        const graphs::Node& node = nodes_[edge->first - range_.from];
+        const LaneId lane = program_.steps()[edge->first].lane;
+        after.nodes.push_back(node);
+        // A Kernel may be a node that copies: the driver knows.
+        NodeKind kind = NodeKind::other;
+        after.kernels.push_back(driver_->nodeKind(node.handle(), &kind) == Status::ok &&
+                                kind == NodeKind::kernel &&
+                                program_.deviceOf(lane) == program_.deviceOf(step.lane));
+      }
       Driver& own = program_.driverOf(step.lane);
       if (MaybeFailure failure = bind(own)) return failure;
       driver_->label({&program_, 0, at});
@@ -50,6 +58,16 @@ class Maker {
   }
 
  private:
+  // What a node comes after, and which of these are kernels of its own device.
+  struct After {
+    std::vector<graphs::Node> nodes;
+    std::vector<bool> kernels;
+    void only(graphs::Node node) {
+      nodes = {std::move(node)};
+      kernels = {false};
+    }
+  };
+
   MaybeFailure bind(Driver& driver) {
     if (bound_ == &driver) return std::nullopt;
     if (const Status status = driver.bind(); status != Status::ok) return failureOf(driver, status, "bind");
@@ -58,12 +76,12 @@ class Maker {
   }
 
   // `device`: that of the run, where another one launches the graph; else null.
-  Status add(const Step& run, std::vector<graphs::Node> after, Driver* device) {
+  Status add(const Step& run, After after, Driver* device) {
     graphs::Node node;
     Status status = poison(run, &after, device);
     if (status == Status::ok && trace_.enabled()) {
-      status = definition_.add(&node, after, NodeParams::record(trace_.event(slot_, run.run, 0)));
-      after = {node};
+      status = definition_.add(&node, after.nodes, NodeParams::record(trace_.event(slot_, run.run, 0)));
+      after.only(node);
     }
     if (status == Status::ok) status = addKernel(run, after, device, &node);
     if (status != Status::ok) return status;
@@ -74,7 +92,7 @@ class Maker {
   }
 
   // The fills come one after the other, since most runs touch one buffer first.
-  Status poison(const Step& run, std::vector<graphs::Node>* after, Driver* device) {
+  Status poison(const Step& run, After* after, Driver* device) {
     auto touch =
         std::lower_bound(touches_.begin(), touches_.end(), run.command,
                          [](const FirstTouch& one, std::uint32_t command) { return one.command < command; });
@@ -84,27 +102,28 @@ class Maker {
       if (words == 0) continue;
       NodeParams params = NodeParams::fill(address(touch->buffer), garbage, sizeof(garbage), words);
       params.device = device;
-      const Status status = definition_.add(&fill, *after, params);
+      const Status status = definition_.add(&fill, after->nodes, params);
       if (status != Status::ok) return status;
-      *after = {fill};
+      after->only(fill);
     }
     return Status::ok;
   }
 
-  Status addKernel(const Step& run, const std::vector<graphs::Node>& after, Driver* device,
-                   graphs::Node* node) {
+  Status addKernel(const Step& run, After after, Driver* device, graphs::Node* node) {
     const Kernel& kernel = program_.kernel(run.run);
     const std::uint32_t* operands = program_.decoded().operands.data() + run.operands;
     std::vector<DeviceAddress> reads, writes;
     for (std::uint32_t i = 0; i < run.reads; ++i) reads.push_back(address(operands[i]));
     for (std::uint32_t i = 0; i < run.writes; ++i) writes.push_back(address(operands[run.reads + i]));
-    if (kernel.form() == Kernel::Form::node) {
+    if (kernel.form(reads.data(), writes.data()) == Kernel::Form::node) {
       NodeParams params = NodeParams::launch(kernel, std::move(reads), std::move(writes));
       params.device = device;
-      return definition_.add(node, after, params);
+      if (kernel.waitsForNodes()) params.early = std::move(after.kernels);
+      return definition_.add(node, after.nodes, params);
     }
-    return graphs::GraphCapture::launch(
-        definition_, node, after, program_.service(program_.deviceOf(run.lane)), kernel, reads, writes, {});
+    return graphs::GraphCapture::launch(definition_, node, after.nodes,
+                                        program_.service(program_.deviceOf(run.lane)), kernel, reads, writes,
+                                        {});
   }
 
   DeviceAddress address(std::uint32_t buffer) const {

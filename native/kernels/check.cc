@@ -122,22 +122,35 @@ Problem checkMatmul(const KernelSpec& spec) {
     const MatmulOperand& operand;
     std::int64_t rows, columns;
   };
-  for (const Side& side : {Side{"a", spec.a, spec.m, spec.k}, Side{"b", spec.b, spec.k, spec.n},
-                           Side{"c", spec.c, spec.m, spec.n}}) {
+  const auto side = [](const char* name, const MatmulOperand& operand, bool transposed, std::int64_t rows,
+                       std::int64_t columns) {
+    return transposed ? Side{name, operand, columns, rows} : Side{name, operand, rows, columns};
+  };
+  for (const Side& side :
+       {side("a", spec.a, spec.transposeA, spec.m, spec.k),
+        side("b", spec.b, spec.transposeB, spec.k, spec.n), side("c", spec.c, false, spec.m, spec.n)}) {
     const std::string name = std::string("matmul: ") + side.name;
     if (!isFloat(side.operand.dtype)) return name + " must be f32, f16 or bf16";
     if (!product({side.rows, side.columns}, &ignored)) return name + " has too many elements";
     if (side.operand.batchStride < 0) return name + " has a negative batch stride";
     if (side.operand.batchStride > 0 && !product({side.operand.batchStride, spec.batch}, &ignored))
       return name + " reaches too far";
+    const std::int64_t row = side.operand.rowStride;
+    if (row != 0 && row < side.columns)
+      return name + " has rows of " + show(side.columns) + " elements and a row stride of " + show(row);
+    if (row > 0 && !product({row, side.rows}, &ignored)) return name + " reaches too far";
+    if (side.operand.offset < 0 || side.operand.offset > mostBytes) return name + " starts out of memory";
   }
+  if (spec.c.rowStride != 0 || spec.c.offset != 0) return "matmul: c has no row stride and no offset";
   if (spec.batch > 1 && spec.c.batchStride < spec.m * spec.n) return "matmul: the batches of c overlap";
   if (2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k) > 9e18)
     return "matmul: too large";
   if (spec.workspace > static_cast<std::uint64_t>(mostBytes)) return "matmul: the workspace is too large";
   if (spec.epilogue.residual && spec.epilogue.activation != Activation::none)
     return "matmul: an epilogue has an activation or a residual, not both";
-  return checkCounts(spec, 2 + spec.epilogue.reads(), spec.workspace > 0 ? 2 : 1);
+  if (spec.epilogue.auxiliary && spec.epilogue.activation == Activation::none)
+    return "matmul: an auxiliary output is what an activation is computed of, and there is none";
+  return checkCounts(spec, 2 + spec.epilogue.reads(), spec.epilogue.writes() + (spec.workspace > 0 ? 1 : 0));
 }
 
 // Whether a strided operand of these sizes is not negative and ends in memory.
@@ -180,6 +193,37 @@ Problem checkAttention(const KernelSpec& spec) {
       (one.heads / one.groups * one.queries > 16 || std::max(one.size, one.valueSize) > 256))
     return "attention: rows are appended where at most 16 queries share keys of at most 256 elements";
   return checkCounts(spec, one.reads(), one.writes());
+}
+
+Problem checkConv(const KernelSpec& spec) {
+  const ConvSpec& one = spec.conv;
+  if (one.spatial.empty() || one.spatial.size() > 3)
+    return "conv: " + show(one.spatial.size()) + " spatial dimensions, 1 to 3 are possible";
+  if (!isFloat(spec.input)) return "conv: elements are f32, f16 or bf16";
+  std::int64_t inputs = 1, taps = 1, outputs = 1, padded = one.channels, ignored = 0;
+  for (const ConvDim& dim : one.spatial) {
+    // None of these sums and products overflows.
+    std::int64_t reach = 0;
+    if (dim.before < 0 || dim.after < 0 || dim.before > mostBytes || dim.after > mostBytes)
+      return "conv: the padding is negative or too large";
+    if (dim.stride <= 0 || dim.dilation <= 0 || !product({inputs, dim.input}, &inputs) ||
+        !product({taps, dim.kernel}, &taps))
+      return "conv: sizes, strides and dilations must be positive, and not too many elements";
+    if (__builtin_mul_overflow(dim.dilation, dim.kernel - 1, &reach) ||
+        reach >= dim.before + dim.input + dim.after)
+      return "conv: a kernel is larger than its padded input";
+    if (!product({outputs, dim.output()}, &outputs) ||
+        !product({padded, dim.before + dim.input + dim.after}, &padded))
+      return "conv: too many elements";
+  }
+  std::int64_t sum = 0;  // terms of all sums
+  if (!product({spec.batch, one.groups, one.channels, inputs}, &ignored) ||
+      !product({one.groups, one.filters, one.channels, taps}, &ignored) ||
+      !product({spec.batch, one.groups, one.filters, outputs}, &sum))
+    return "conv: sizes must be positive, and not too many elements";
+  if (2.0 * static_cast<double>(sum) * static_cast<double>(one.channels) * static_cast<double>(taps) > 9e18)
+    return "conv: too large";
+  return checkCounts(spec, 2, 1);
 }
 
 Problem checkReduce(const KernelSpec& spec) {
@@ -260,6 +304,7 @@ std::optional<std::string> checkKernel(const KernelSpec& spec) {
     case KernelSpec::Kind::map: return checkMap(spec);
     case KernelSpec::Kind::matmul: return checkMatmul(spec);
     case KernelSpec::Kind::attention: return checkAttention(spec);
+    case KernelSpec::Kind::conv: return checkConv(spec);
     case KernelSpec::Kind::reduce: return checkReduce(spec);
     case KernelSpec::Kind::scan: return checkScan(spec);
     case KernelSpec::Kind::gather: return checkGather(spec);

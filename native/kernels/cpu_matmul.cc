@@ -4,6 +4,7 @@
 
 #include "kernels/cpu.h"
 #include "kernels/element.h"
+#include "kernels/product_tile.h"
 
 // A blocked matrix product: panels of both operands are widened to f32 and laid side by side, then a register
 // tile runs over them. Each element of c adds its products in order of k with a rounding after each multiply
@@ -13,83 +14,26 @@
 namespace braid {
 namespace {
 
-constexpr std::int64_t kTileRows = 6, kTileColumns = 16;
 constexpr std::int64_t kRows = 96, kDepth = 256, kColumns = 512;  // of one block of a, of both, and of b
-
-using Vector = float __attribute__((vector_size(32), aligned(4)));
-constexpr std::int64_t kLanes = 8, kVectors = kTileColumns / kLanes;
-
-// c[Rows][16] += a[depth][6] · b[depth][16], both packed.
-template <int Rows>
-inline __attribute__((always_inline)) void tile(const float* a, const float* b, float* c, std::int64_t stride,
-                                                std::int64_t depth) {
-  Vector sum[Rows][kVectors];
-  for (int r = 0; r < Rows; ++r)
-    for (int v = 0; v < kVectors; ++v)
-      sum[r][v] = *reinterpret_cast<const Vector*>(c + r * stride + v * kLanes);
-  for (std::int64_t k = 0; k < depth; ++k) {
-    const Vector b0 = *reinterpret_cast<const Vector*>(b), b1 = *reinterpret_cast<const Vector*>(b + kLanes);
-    for (int r = 0; r < Rows; ++r) {
-      sum[r][0] += a[r] * b0;
-      sum[r][1] += a[r] * b1;
-    }
-    a += kTileRows;
-    b += kTileColumns;
-  }
-  for (int r = 0; r < Rows; ++r)
-    for (int v = 0; v < kVectors; ++v) *reinterpret_cast<Vector*>(c + r * stride + v * kLanes) = sum[r][v];
-}
-
-inline __attribute__((always_inline)) void tileOf(std::int64_t rows, const float* a, const float* b, float* c,
-                                                  std::int64_t stride, std::int64_t depth) {
-  switch (rows) {
-    case 1: return tile<1>(a, b, c, stride, depth);
-    case 2: return tile<2>(a, b, c, stride, depth);
-    case 3: return tile<3>(a, b, c, stride, depth);
-    case 4: return tile<4>(a, b, c, stride, depth);
-    case 5: return tile<5>(a, b, c, stride, depth);
-    default: return tile<6>(a, b, c, stride, depth);
-  }
-}
-
-void tilePlain(std::int64_t rows, const float* a, const float* b, float* c, std::int64_t stride,
-               std::int64_t depth) {
-  tileOf(rows, a, b, c, stride, depth);
-}
-#if defined(__x86_64__)
-// AVX2 without FMA, on purpose.
-__attribute__((target("avx2"))) void tileAvx2(std::int64_t rows, const float* a, const float* b, float* c,
-                                              std::int64_t stride, std::int64_t depth) {
-  tileOf(rows, a, b, c, stride, depth);
-}
-#endif
-
-using Tile = void (*)(std::int64_t, const float*, const float*, float*, std::int64_t, std::int64_t);
-Tile chooseTile() {
-#if defined(__x86_64__)
-  if (cpuHasAvx2()) return tileAvx2;
-#endif
-  return tilePlain;
-}
 
 std::int64_t roundUp(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 class CpuMatmul final : public CpuKernel {
  public:
-  explicit CpuMatmul(const KernelSpec& spec) : spec_(spec), tile_(chooseTile()) {
+  explicit CpuMatmul(const KernelSpec& spec) : spec_(spec), tile_(productTile()) {
     readCount = 2 + spec.epilogue.reads();
-    writeCount = spec.workspace > 0 ? 2 : 1;
-    const auto extent = [&](const MatmulOperand& operand, std::int64_t elements) {
-      const auto bytes = static_cast<std::uint32_t>(elementBytes(operand.dtype));
-      return Extent{static_cast<std::uint64_t>(operand.batchStride * (spec.batch - 1) + elements) * bytes,
-                    bytes};
+    writeCount = spec.epilogue.writes() + (spec.workspace > 0 ? 1 : 0);
+    const auto extent = [](std::int64_t elements, DType type) {
+      const auto bytes = static_cast<std::uint32_t>(elementBytes(type));
+      return Extent{static_cast<std::uint64_t>(elements) * bytes, bytes};
     };
-    extents = {extent(spec.a, spec.m * spec.k), extent(spec.b, spec.k * spec.n)};
-    const auto c = static_cast<std::uint32_t>(elementBytes(spec.c.dtype));
-    if (spec.epilogue.bias) extents.push_back(Extent{static_cast<std::uint64_t>(spec.n) * c, c});
-    if (spec.epilogue.residual) extents.push_back(extent(spec.c, spec.m * spec.n));
-    extents.push_back(extent(spec.c, spec.m * spec.n));
-    if (writeCount == 2) extents.push_back(Extent{spec.workspace, 1});
+    extents = {extent(spec.endOfA(), spec.a.dtype), extent(spec.endOfB(), spec.b.dtype)};
+    const Extent c = extent(spec.endOfC(), spec.c.dtype);
+    if (spec.epilogue.bias) extents.push_back(extent(spec.n, spec.c.dtype));
+    if (spec.epilogue.residual) extents.push_back(c);
+    extents.insert(extents.end(), spec.epilogue.writes(), c);
+    if (spec.epilogue.auxiliary) extents.back().alignment = kAuxiliaryAlignment;
+    if (spec.workspace > 0) extents.push_back(Extent{spec.workspace, 1});
     flops = 2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k) *
             static_cast<double>(spec.batch);
   }
@@ -97,9 +41,9 @@ class CpuMatmul final : public CpuKernel {
   bool run(const DeviceAddress* addresses, Scratch& scratch, Part part) const override {
     const PartRange range(part, spec_.m);
     if (range.first == range.last) return true;
-    const std::int64_t columns = std::min(roundUp(spec_.n, kTileColumns), kColumns),
+    const std::int64_t columns = std::min(roundUp(spec_.n, kProductColumns), kColumns),
                        depth = std::min(spec_.k, kDepth);
-    const std::int64_t rows = std::min(roundUp(spec_.m, kTileRows), kRows);
+    const std::int64_t rows = std::min(roundUp(spec_.m, kProductRows), kRows);
     float* memory =
         scratch.floats(static_cast<std::size_t>(depth * columns + rows * depth + spec_.m * columns));
     Panels panels{memory, memory + depth * columns, memory + depth * columns + rows * depth};
@@ -118,17 +62,18 @@ class CpuMatmul final : public CpuKernel {
   void multiply(const DeviceAddress* addresses, const Panels& panels, const PartRange& range,
                 std::int64_t batch, std::int64_t firstColumn) const {
     const std::int64_t columns = std::min(kColumns, spec_.n - firstColumn),
-                       stride = roundUp(columns, kTileColumns);
+                       stride = roundUp(columns, kProductColumns);
     std::memset(panels.c, 0, static_cast<std::size_t>(spec_.m * stride) * sizeof(float));
     for (std::int64_t k = 0; k < spec_.k; k += kDepth) {
       const std::int64_t depth = std::min(kDepth, spec_.k - k);
-      packB(panels.b, addresses[1], batch * spec_.b.batchStride, k, depth, firstColumn, columns);
+      packB(panels.b, addresses[1], spec_.b.offset + batch * spec_.b.batchStride, k, depth, firstColumn,
+            columns);
       for (std::int64_t row = range.first; row < range.last; row += kRows) {
         const std::int64_t rows = std::min(kRows, range.last - row);
-        packA(panels.a, addresses[0], batch * spec_.a.batchStride, row, rows, k, depth);
-        for (std::int64_t c = 0; c < columns; c += kTileColumns)
-          for (std::int64_t r = 0; r < rows; r += kTileRows)
-            tile_(std::min(kTileRows, rows - r), panels.a + r * depth, panels.b + c * depth,
+        packA(panels.a, addresses[0], spec_.a.offset + batch * spec_.a.batchStride, row, rows, k, depth);
+        for (std::int64_t c = 0; c < columns; c += kProductColumns)
+          for (std::int64_t r = 0; r < rows; r += kProductRows)
+            tile_(std::min(kProductRows, rows - r), panels.a + r * depth, panels.b + c * depth,
                   panels.c + (row + r) * stride + c, stride, depth);
       }
     }
@@ -150,6 +95,7 @@ class CpuMatmul final : public CpuKernel {
       element::load(beside, addresses[2], spec_.c.dtype, column, count);
       for (std::int64_t i = 0; i < count; ++i) sums[i] += beside[i];
     }
+    if (epilogue.auxiliary) element::store(addresses[readCount + 1], spec_.c.dtype, at, sums, count);
     if (epilogue.activation == Activation::relu)
       for (std::int64_t i = 0; i < count; ++i) sums[i] = element::max(sums[i], 0.0f);
     if (epilogue.activation == Activation::gelu)
@@ -173,17 +119,19 @@ class CpuMatmul final : public CpuKernel {
     alignas(64) float line[kDepth];
     static_assert(kRows <= kDepth);
     if (spec_.transposeA) {
+      const std::int64_t stride = spec_.a.row(spec_.m);
       for (std::int64_t i = 0; i < depth; ++i) {
-        element::load(line, base, spec_.a.dtype, start + (k + i) * spec_.m + row, rows);
+        element::load(line, base, spec_.a.dtype, start + (k + i) * stride + row, rows);
         for (std::int64_t r = 0; r < rows; ++r)
-          to[r / kTileRows * kTileRows * depth + r % kTileRows + i * kTileRows] = line[r];
+          to[r / kProductRows * kProductRows * depth + r % kProductRows + i * kProductRows] = line[r];
       }
       return;
     }
+    const std::int64_t stride = spec_.a.row(spec_.k);
     for (std::int64_t r = 0; r < rows; ++r) {
-      element::load(line, base, spec_.a.dtype, start + (row + r) * spec_.k + k, depth);
-      float* target = to + r / kTileRows * kTileRows * depth + r % kTileRows;
-      for (std::int64_t i = 0; i < depth; ++i) target[i * kTileRows] = line[i];
+      element::load(line, base, spec_.a.dtype, start + (row + r) * stride + k, depth);
+      float* target = to + r / kProductRows * kProductRows * depth + r % kProductRows;
+      for (std::int64_t i = 0; i < depth; ++i) target[i * kProductRows] = line[i];
     }
   }
 
@@ -191,28 +139,29 @@ class CpuMatmul final : public CpuKernel {
   void packB(float* to, DeviceAddress base, std::int64_t start, std::int64_t k, std::int64_t depth,
              std::int64_t column, std::int64_t columns) const {
     alignas(64) float line[std::max(kDepth, kColumns)];
-    const std::int64_t padded = roundUp(columns, kTileColumns);
+    const std::int64_t padded = roundUp(columns, kProductColumns);
+    const std::int64_t stride = spec_.b.row(spec_.transposeB ? spec_.k : spec_.n);
     if (spec_.transposeB) {
       for (std::int64_t c = 0; c < padded; ++c) {
-        float* target = to + c / kTileColumns * kTileColumns * depth + c % kTileColumns;
+        float* target = to + c / kProductColumns * kProductColumns * depth + c % kProductColumns;
         if (c < columns)
-          element::load(line, base, spec_.b.dtype, start + (column + c) * spec_.k + k, depth);
+          element::load(line, base, spec_.b.dtype, start + (column + c) * stride + k, depth);
         else
           std::fill_n(line, depth, 0.0f);
-        for (std::int64_t i = 0; i < depth; ++i) target[i * kTileColumns] = line[i];
+        for (std::int64_t i = 0; i < depth; ++i) target[i * kProductColumns] = line[i];
       }
       return;
     }
     std::fill_n(line, padded, 0.0f);
     for (std::int64_t i = 0; i < depth; ++i) {
-      element::load(line, base, spec_.b.dtype, start + (k + i) * spec_.n + column, columns);
-      for (std::int64_t c = 0; c < padded; c += kTileColumns)
-        std::memcpy(to + c * depth + i * kTileColumns, line + c, kTileColumns * sizeof(float));
+      element::load(line, base, spec_.b.dtype, start + (k + i) * stride + column, columns);
+      for (std::int64_t c = 0; c < padded; c += kProductColumns)
+        std::memcpy(to + c * depth + i * kProductColumns, line + c, kProductColumns * sizeof(float));
     }
   }
 
   KernelSpec spec_;
-  Tile tile_;
+  ProductTile tile_;
 };
 
 }  // namespace

@@ -72,6 +72,7 @@ Status prepareCpu(CpuKernelResult* kernel, const KernelSpec& spec, HostCallback 
     case KernelSpec::Kind::map: *kernel = makeCpuMap(spec); break;
     case KernelSpec::Kind::matmul: *kernel = makeCpuMatmul(spec); break;
     case KernelSpec::Kind::attention: *kernel = makeCpuAttention(spec); break;
+    case KernelSpec::Kind::conv: *kernel = makeCpuConv(spec); break;
     case KernelSpec::Kind::reduce: *kernel = makeCpuReduce(spec); break;
     case KernelSpec::Kind::scan: *kernel = makeCpuScan(spec); break;
     case KernelSpec::Kind::gather: *kernel = makeCpuGather(spec); break;

@@ -75,7 +75,7 @@ const measure = ({ shape, nodes: size, lanes, replayed, fuse }: Subject): Figure
   })
   const wall = performance.now()
   const began = processorMs()
-  const plan = compile(source, { fuse })
+  const plan = compile(source, { mode: 'eager', fuse })
   const ms = processorMs() - began
   observePasses(undefined)
   if (isLeft(plan)) throw new Error(render(plan.left[0]))

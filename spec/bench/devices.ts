@@ -88,7 +88,9 @@ const measured = async (
   count: number,
   fill: (bytes: Uint8Array) => void,
 ) => {
-  const plan = orThrow(compile(made, { inFlight: 3, fuse: false, machine: count === 1 ? 'h200' : 'h200x2' }))
+  const plan = orThrow(
+    compile(made, { mode: 'eager', inFlight: 3, fuse: false, machine: count === 1 ? 'h200' : 'h200x2' }),
+  )
   const params = Object.fromEntries(
     plan.buffers.filter(({ life }) => life === 'param').map(({ name }) => [name, fill]),
   )

@@ -63,7 +63,9 @@ interface Row {
 }
 
 const measured = async (body: string, made: Graph, params: object): Promise<Row> => {
-  const plans = [false, true].map(fuse => orThrow(compile(made, { fuse, inFlight: 1 })) as Plan)
+  const plans = [false, true].map(
+    fuse => orThrow(compile(made, { mode: 'eager', fuse, inFlight: 1 })) as Plan,
+  )
   const [plain, fused] = plans as [Plan, Plan]
   const opened = (plan: Plan) => open(plan, { device: 'host', params: params as never })()
   await using slow = orThrow(await opened(plain))

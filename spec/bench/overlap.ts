@@ -51,7 +51,7 @@ export const bench = {
     const params: Record<string, Float32Array> = { x: values(rows * width, 1) }
     for (let layer = 0; layer < layers; layer++) params[`w[${layer}]`] = values(width * width, 1000 * layer)
     const run = async (lanes: number, jitter: number, count = ticks) => {
-      const plan = orThrow(compile(network, { fuse: false, ...(lanes ? { lanes } : {}) }))
+      const plan = orThrow(compile(network, { mode: 'eager', fuse: false, ...(lanes ? { lanes } : {}) }))
       const host = { ...rates, jitter, jitterMicroseconds: 1000, poison: jitter > 0 }
       await using session = orThrow(await open(plan, { device: 'host', params, host })())
       const outputs = await lastValueFrom(

@@ -51,8 +51,8 @@ export const ours = async (
   options: CompileOptions = {},
   name = 'cuda:0',
 ): Promise<Own> => {
-  // Both sides have a kernel an operation, unless the options say otherwise.
-  const plan = orThrow(compile(graph, { inFlight, fuse: false, ...options }))
+  // Both sides have a kernel an operation, unless the options say otherwise, and each call is issued by itself.
+  const plan = orThrow(compile(graph, { inFlight, fuse: false, mode: 'eager', ...options }))
   await using device = orThrow(await Device.open(name)())
   await using session = orThrow(await open(plan, { device, params: values() as never })())
   let outputs: readonly Output[] = []

@@ -38,7 +38,7 @@ const planOf = (
   net: Parameters<typeof compile>[0],
   machine: Machine | string,
   options: CompileOptions = {},
-): Plan => orThrow(compile(net, { machine, fuse: false, ...options }))
+): Plan => orThrow(compile(net, { mode: 'eager', machine, fuse: false, ...options }))
 
 /**
  * Weights of 128 MiB from pinned memory, `rows` rows: `ahead` uploads run ahead of the product that reads

@@ -36,7 +36,7 @@ const stepOf = (values: number): Plan => {
   const body = graph('step', Object.fromEntries(names.map(name => [name, row])), flows =>
     Object.fromEntries(names.map(name => [name, flows[name]!.pipe(upload(copy), mul(2), download(copy))])),
   )
-  return orThrow(compile(body, { storage: 'planned' })) as Plan
+  return orThrow(compile(body, { mode: 'eager', storage: 'planned' })) as Plan
 }
 
 /** Microseconds of one launch, by repeat. The first repeats run before the code is compiled. */

@@ -72,7 +72,7 @@ const ours = async (
   // x, two activations, the matmul's workspace, and ahead + 1 weights: what a hand would hold. The compiler
   // finds the waits for it.
   const memory = (576 + (ahead - 1) * 128) * 2 ** 20
-  const plan = orThrow(compile(network(ahead), { memory, inFlight, fuse: false }))
+  const plan = orThrow(compile(network(ahead), { mode: 'eager', memory, inFlight, fuse: false }))
   let output = new Uint16Array(0)
   const run = async (inFlight: number) => {
     await using device = orThrow(await Device.open('cuda:0')())

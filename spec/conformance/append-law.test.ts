@@ -51,7 +51,11 @@ describe.each(present)('appends on %s', device => {
       fc.asyncProperty(
         appended,
         fc.integer({ min: 1, max: 1e6 }),
-        fc.constantFrom({}, { storage: 'planned' } as const, { storage: 'planned', mode: 'graph' } as const),
+        fc.constantFrom(
+          { mode: 'eager' } as const,
+          { mode: 'eager', storage: 'planned' } as const,
+          { storage: 'planned', mode: 'graph' } as const,
+        ),
         fc.boolean(),
         async (made, seed, compiling, fuse) => {
           const host =
@@ -201,7 +205,11 @@ describe.each(present)('the next value of a state on %s', device => {
     const feeds = { x: [1, 2, 3, 4].map(seed => valuesOf('f32', 16, seed) as Float32Array) }
     const meant = await lastValueFrom(interpret(made)(feeds).pipe(toArray()))
     // What is said of each operation, so none is part of another one's kernel.
-    for (const compiling of [{}, { storage: 'planned' }, { storage: 'planned', mode: 'graph' }] as const) {
+    for (const compiling of [
+      { mode: 'eager' },
+      { mode: 'eager', storage: 'planned' },
+      { storage: 'planned', mode: 'graph' },
+    ] as const) {
       const compile = { inFlight: 2, fuse: false, ...compiling }
       await using session = await opened(made, device, { compile })
       const stores = session.plan.nodes.filter(({ op }) => op === 'store')

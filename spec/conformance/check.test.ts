@@ -110,7 +110,7 @@ const checked = (dtype: DType, plan: Plan, got: readonly Values[]): Promise<Chec
 describe.each(present)('a check on %s', device => {
   describe.each(dtypes)('of %s', dtype => {
     it('lets the graph pass as it is', async () => {
-      const plan = orThrow(compile(network(dtype)))
+      const plan = orThrow(compile(network(dtype), { mode: 'eager' }))
       const result = await checked(dtype, plan, await ran(plan, dtype, { device: device as 'host' }))
       expect(result).toMatchObject({ ok: true, outputs: 2 * ticks })
       if (!isFloat(dtype)) expect(result).toMatchObject({ maxRelativeError: 0, tolerance: 0 })
@@ -118,7 +118,7 @@ describe.each(present)('a check on %s', device => {
 
     it('catches swapped operands in each layer', async () => {
       for (let layer = 0; layer < layers; layer++) {
-        const plan = orThrow(compile(network(dtype, layer)))
+        const plan = orThrow(compile(network(dtype, layer), { mode: 'eager' }))
         const result = await checked(dtype, plan, await ran(plan, dtype, { device: device as 'host' }))
         expect(result.ok, `layer ${layer}`).toBe(false)
       }
@@ -126,7 +126,7 @@ describe.each(present)('a check on %s', device => {
 
     // All on one lane, so that it comes too early in every run: what a missing wait makes possible.
     it('catches each read that comes before its upload', async () => {
-      const plan = orThrow(compile(network(dtype), { lanes: 1 }))
+      const plan = orThrow(compile(network(dtype), { mode: 'eager', lanes: 1 }))
       const uploads = plan.commands.flatMap((command, c) =>
         command[0] === 'run' && plan.nodes[command[1]]!.op === 'upload' ? [{ c, command }] : [],
       )
@@ -145,7 +145,7 @@ describe.each(present)('a check on %s', device => {
 
 describe.each(dtypes)('a check on a host device with random delays, of %s', dtype => {
   it('catches that every wait is missing', async () => {
-    const plan = orThrow(compile(network(dtype)))
+    const plan = orThrow(compile(network(dtype), { mode: 'eager' }))
     const without: Plan = { ...plan, commands: plan.commands.filter(([op]) => op !== 'wait') }
     expect(verify(without, { safety: true }).map(({ law }) => law)).toContain('L1')
     const host = { copyRate: 1e5 * elementBytes[dtype], jitter: 1, jitterMicroseconds: 1000 }

@@ -44,6 +44,8 @@ interface Case {
   readonly more: number
   readonly transpose: boolean
   readonly chain: readonly (typeof steps)[number][]
+  /** What goes into the last step is an output too. */
+  readonly both?: boolean
 }
 
 const cases: fc.Arbitrary<Case> = fc.record({
@@ -54,9 +56,10 @@ const cases: fc.Arbitrary<Case> = fc.record({
   more: fc.constantFrom(0, 5, 40),
   transpose: fc.boolean(),
   chain: fc.array(fc.constantFrom(...steps), { minLength: 1, maxLength: 4 }),
+  both: fc.boolean(),
 })
 
-const made = ({ dtype, layers, m, n: columns, more, transpose, chain }: Case): Sample => {
+const made = ({ dtype, layers, m, n: columns, more, transpose, chain, both }: Case): Sample => {
   const n = layers === 0 ? columns : Math.min(columns, 33)
   const k = n + more
   const lead = layers === 0 ? [] : [layers]
@@ -67,10 +70,16 @@ const made = ({ dtype, layers, m, n: columns, more, transpose, chain }: Case): S
     residual: tensor(dtype, [...lead, m, n]),
   }
   let result: string = dtype
+  const outputs: Record<string, DType> = {}
   const net = graph('product', ports, (given: Anything) => {
     const [x, w, bias, residual] = ['x', 'w', 'bias', 'residual'].map(name => given[name].pipe(upload()))
     let y = x.pipe(matmul(w, { transpose }))
-    for (const step of chain) {
+    const beside: Record<string, Anything> = {}
+    for (const [i, step] of chain.entries()) {
+      if (both && i === chain.length - 1) {
+        beside['z'] = y.pipe(download())
+        outputs['z'] = result as DType
+      }
       const to = result === dtype ? (flow: Anything) => flow : (flow: Anything) => flow.pipe(cast('f32'))
       if (step === 'bias' || step === 'late bias') y = y.pipe(add(to(bias)))
       else if (step === 'residual') y = to(residual).pipe(add(y))
@@ -80,17 +89,17 @@ const made = ({ dtype, layers, m, n: columns, more, transpose, chain }: Case): S
       else if (step === 'relu') y = y.pipe(relu())
       else y = y.pipe(cast((result = 'f32')))
     }
-    return { y: y.pipe(download()) }
+    return { y: y.pipe(download()), ...beside }
   })
   const feeds = Object.fromEntries(
     Object.entries(ports).map(([name, { shape }], i) => [name, [valuesOf(dtype, elements(shape), i + 1)]]),
   )
   const base = { dims: {}, inFlight: 1, params: {}, ticks: 1, text: '' }
-  return { ...base, outputs: { y: result as 'f32' }, graph: net as unknown as Graph, feeds }
+  return { ...base, outputs: { y: result as 'f32', ...outputs }, graph: net as unknown as Graph, feeds }
 }
 
 const planOf = (one: Sample, fuse: boolean): Plan =>
-  orThrow(compile(one.graph, { fuse, inFlight: 1 })) as Plan
+  orThrow(compile(one.graph, { mode: 'eager', fuse, inFlight: 1 })) as Plan
 
 const epilogueOf = ({ nodes }: Plan): MatmulEpilogue | undefined => {
   for (const { kernel } of nodes) if (kernel?.kind === 'matmul') return kernel.epilogue
@@ -216,6 +225,32 @@ describe.each(present)('on %s', device => {
       { numRuns: runs(80) },
     )
     expect(found).toBeGreaterThan(often(20))
+  })
+
+  it('a product with gelu writes what gelu is computed of too', async () => {
+    const beforeGelu = cases.map(given => {
+      const chain = given.chain.filter(step => step === 'bias' || step === 'scale')
+      return { ...given, dtype: 'bf16', chain: [...chain, 'gelu'], both: true } as const
+    })
+    await fc.assert(
+      fc.asyncProperty(beforeGelu, async given => {
+        const one = made(given)
+        const plan = planOf(one, true)
+        fc.pre(epilogueOf(plan)?.activation === 'gelu')
+        expect(epilogueOf(plan)?.auxiliary).toBe(true)
+        const meant = await meantOf(one)
+        expect(mismatch(one, meant, await ran(plan, one, device))).toBeUndefined()
+        // The activation's operand is not the result, nor the other way round.
+        const exchanged = changed(plan, (_, __, { commands, nodes }) => {
+          const run = commands.find(
+            ([kind, node]: Anything) => kind === 'run' && nodes[node].kernel?.epilogue,
+          )
+          run[4].splice(0, 2, run[4][1], run[4][0])
+        })
+        expect(mismatch(one, meant, await ran(exchanged, one, device))).toBeDefined()
+      }),
+      { numRuns: runs(20) },
+    )
   })
 
   // The steps of f32 are rounded one by one in either case. A library may add a scale and a bias in one step.

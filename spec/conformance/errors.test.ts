@@ -29,7 +29,7 @@ const net = graph('biased', { x: row }, ({ x }) => {
   const bias = param('bias', row)
   return { y: x.pipe(upload(lane('copy')), add(bias), download(lane('copy'))) }
 })
-const plan = orThrow(compile(net))
+const plan = orThrow(compile(net, { mode: 'eager' }))
 const bias = new Float32Array(1024).fill(1)
 const good: OpenOptions = { device: 'host', params: { bias } }
 
@@ -93,7 +93,9 @@ describe('what open refuses', () => {
       return { y: x.pipe(upload(), download()) }
     })
     for (const params of [{}, { spare: bias }, { spare: new Float32Array(3), other: bias }]) {
-      await using session = orThrow(await open(orThrow(compile(spare)), { device: 'host', params })())
+      await using session = orThrow(
+        await open(orThrow(compile(spare, { mode: 'eager' })), { device: 'host', params })(),
+      )
       expect(session.plan.buffers.map(({ life }) => life)).not.toContain('param')
     }
   })
@@ -148,7 +150,7 @@ describe('what open refuses', () => {
       }))
     }
     for (const storage of ['pooled', 'planned'] as const) {
-      const many = orThrow(compile(summed(8), { storage }))
+      const many = orThrow(compile(summed(8), { mode: 'eager', storage }))
       for (const which of [many, orThrow(parsePlan(toJSON(many)))]) {
         const [error, ...others] = await refused({ device: 'host' }, which)
         expect(others).toEqual([])
@@ -161,7 +163,7 @@ describe('what open refuses', () => {
         })
       }
       await using session = orThrow(
-        await open(orThrow(compile(summed(1), { storage })), { device: 'host' })(),
+        await open(orThrow(compile(summed(1), { mode: 'eager', storage })), { device: 'host' })(),
       )
       const [lease] = await lastValueFrom(session.run({ x: pulled([bias]) }).pipe(toArray()))
       expect(lease!.y[7]).toBe(1)
@@ -185,6 +187,7 @@ describe('what open refuses', () => {
         graph('own', { x: tensor('f32', [8]) }, ({ x }) => ({
           y: triple({ x: x.pipe(upload()) }).y.pipe(download()),
         })),
+        { mode: 'eager' },
       ),
     )
     const fromFile = orThrow(parsePlan(toJSON(own)))
@@ -232,7 +235,9 @@ describe('a length that does not fit the size that a symbol is bound to', () => 
     dims: Readonly<Record<string, number>>,
     value: unknown,
   ): Promise<RunError> => {
-    await using session = orThrow(await open(orThrow(compile(net, { dims })), { device: 'host' })())
+    await using session = orThrow(
+      await open(orThrow(compile(net, { mode: 'eager', dims })), { device: 'host' })(),
+    )
     const run = session.run({ x: pulled([value as Float32Array]) })
     return run
       .forEach(lease => void lease[Symbol.dispose]())
@@ -279,7 +284,7 @@ describe('a length that does not fit the size that a symbol is bound to', () => 
     }))
     const [error] = await refused(
       { device: 'host', params: { w: new Float32Array(6) } },
-      orThrow(compile(net, { dims: { width: 2 } })),
+      orThrow(compile(net, { mode: 'eager', dims: { width: 2 } })),
     )
     expect(error).toMatchObject({
       _tag: 'WrongParam',

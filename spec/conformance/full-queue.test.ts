@@ -22,7 +22,7 @@ const chain = (elements: number) => {
 
 describe.each(present)('more than a queue takes, on %s', device => {
   const onHost = device === 'host'
-  const elements = onHost ? 256 : 1 << 21
+  const elements = onHost ? 256 : 1 << 23
   const host: OpenOptions = onHost ? { host: { queueDepth: 64, deviceRate: 3 * 4 * 256 * 5e4 } } : {}
   const row = (value: number): Float32Array => new Float32Array(elements).fill(value)
 
@@ -33,12 +33,12 @@ describe.each(present)('more than a queue takes, on %s', device => {
         ...host,
         poison: true,
         params: { w: row(2) },
-        compile: { storage },
+        compile: { mode: 'eager', storage, fuse: false },
       })
       await using other = await opened(chain(elements), device, {
         ...host,
         params: { w: row(3) },
-        compile: { storage },
+        compile: { mode: 'eager', storage, fuse: false },
       })
       const answers = (of: typeof session) =>
         lastValueFrom(

@@ -164,6 +164,23 @@ describe.each(present)('on %s a fused plan', device => {
     expect(kernels).toBeGreaterThan(often(0))
   })
 
+  it.each([
+    [3, 20],
+    [20, 60],
+    [60, 200],
+  ])('of %i to %i steps yields what the graph means', { timeout: 120_000 }, async (least, steps) => {
+    let kernels = 0
+    await fc.assert(
+      fc.asyncProperty(sample({ least, steps, kernels: false }), async made => {
+        const plan = planOf(made, true)
+        kernels += plan.nodes.filter(isFused).length
+        await expectMeant(made, await ran(plan, made, device))
+      }),
+      { numRuns: runs(steps > 100 ? 6 : 12) },
+    )
+    expect(kernels).toBeGreaterThan(often(0))
+  })
+
   it('of rows yields what the graph means, and on the host bit for bit what the unfused plan yields', async () => {
     let cases = 0
     let noticed = 0

@@ -36,7 +36,7 @@ const net = graph({ x: tensor('f32', [size]) }, ({ x }) => {
 const filled = (value: number): Float32Array => new Float32Array(size).fill(value)
 const storages = ['pooled', 'planned'] as const
 const compiled = (inFlight: number, storage: (typeof storages)[number] = 'pooled') =>
-  orThrow(compile(net, { inFlight, storage }))
+  orThrow(compile(net, { mode: 'eager', inFlight, storage }))
 const all = (block: Block): Set<number> => new Set(new Float32Array(block.view()))
 
 /** Reads what is leased on lanes of its own, at times that a seed decides, and gives the leases back. */
@@ -269,7 +269,7 @@ describe.each(present)('outputs left on the device, on %s', name => {
       const a = x.pipe(upload(copy), mul(w))
       return { w, a, again: a, b: a.pipe(download()) }
     })
-    const plan = orThrow(compile(odd, { inFlight: 2 }))
+    const plan = orThrow(compile(odd, { mode: 'eager', inFlight: 2 }))
     await using session = orThrow(
       await open(plan, { device: name, params: { w: filled(3) }, poison: true })(),
     )
@@ -299,7 +299,7 @@ describe.each(present)('outputs left on the device, on %s', name => {
         const host = name === 'host' ? { host: { jitter: seed, jitterMicroseconds: 60, poison: true } } : {}
         await using device = orThrow(await Device.open(name, host)())
         const { graph, params, dims, inFlight, feeds } = made
-        const plan = orThrow(compile(graph, { dims, inFlight, storage }))
+        const plan = orThrow(compile(graph, { mode: 'eager', dims, inFlight, storage }))
         const opening = open(plan, { device, params, poison: true })()
         await using session = orThrow(await opening) as unknown as Session
         const readers = new Readers(device, made, seed)

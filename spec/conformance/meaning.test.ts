@@ -1,6 +1,7 @@
 // The law of the project: for every graph and every feed, the compiled plan yields what `interpret` yields,
-// with pooled storage and with planned, with fused kernels and without. On `host` under jitter and with poisoned memory, so that a missing
-// wait or a lifetime that ends too early gives a wrong result.
+// with pooled storage and with planned, with fused kernels and without, in eager mode and in the mode that is chosen.
+// On `host` under jitter and with poisoned memory, so that a missing wait or a lifetime that ends too early gives a
+// wrong result.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { CompileOptions } from '../../dsl/index.js'
@@ -13,7 +14,7 @@ const check = async (
   made: Sample,
   device: string,
   seed: number,
-  compiling: Pick<CompileOptions, 'storage' | 'memory' | 'fuse'>,
+  compiling: Pick<CompileOptions, 'storage' | 'memory' | 'fuse' | 'mode'>,
 ) => {
   const { graph, params, dims, inFlight } = made
   const host = device === 'host' ? { host: { jitter: seed, jitterMicroseconds: 60, poison: true } } : {}
@@ -31,6 +32,7 @@ describe.each(present)('what a plan yields on %s is what interpret yields', devi
   const samples = sample()
   const withRates = sample({ rates: true })
   const seeds = fc.integer({ min: 1, max: 1e6 })
+  const modes = fc.constantFrom('eager' as const, 'auto' as const)
 
   it('for 200 generated graphs', { timeout: 120_000 }, async () => {
     const kernels = new Set<string>()
@@ -52,7 +54,9 @@ describe.each(present)('what a plan yields on %s is what interpret yields', devi
         seeds,
         fc.constantFrom('fast' as const, 'small' as const),
         fc.boolean(),
-        (made, seed, memory, fuse) => check(made, device, seed, { storage: 'planned', memory, fuse }),
+        modes,
+        (made, seed, memory, fuse, mode) =>
+          check(made, device, seed, { storage: 'planned', memory, fuse, mode }),
       ),
       { numRuns: runs(200) },
     )
@@ -61,8 +65,8 @@ describe.each(present)('what a plan yields on %s is what interpret yields', devi
   it('for 60 generated graphs of several rates', { timeout: 120_000 }, async () => {
     const storages = fc.constantFrom('pooled' as const, 'planned' as const)
     await fc.assert(
-      fc.asyncProperty(withRates, seeds, storages, fc.boolean(), (made, seed, storage, fuse) =>
-        check(made, device, seed, { storage, fuse }),
+      fc.asyncProperty(withRates, seeds, storages, fc.boolean(), modes, (made, seed, storage, fuse, mode) =>
+        check(made, device, seed, { storage, fuse, mode }),
       ),
       { numRuns: runs(60) },
     )

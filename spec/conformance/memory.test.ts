@@ -5,7 +5,7 @@ import { open, pulled } from '../../runtime/index.js'
 import { network, params, width } from '../fixtures/graphs/streamed.js'
 import { present } from './devices.js'
 
-const plan = orThrow(compile(network))
+const plan = orThrow(compile(network, { mode: 'eager' }))
 
 const measured = async (device: string, jitter: number) => {
   const host = device === 'host' ? { host: { jitter, jitterMicroseconds: 120 } } : {}

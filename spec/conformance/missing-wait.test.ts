@@ -87,7 +87,7 @@ const feeds = Object.fromEntries(
 const sampleOf = (made: readonly Step[], inFlight: number): Sample => {
   const own = graphOf(made)
   const outputs = Object.fromEntries(
-    orThrow(compile(own))
+    orThrow(compile(own, { mode: 'eager' }))
       .buffers.filter(({ life }) => life === 'output')
       .map(({ name }) => [name, 'f32' as const]),
   )
@@ -161,10 +161,11 @@ describe('a plan of which one wait is missing', () => {
   })
   let dropped = 0
   let previous = 0
+  let ofFused = 0
 
   it('has one piece of work for each of its runs', async () => {
     const made = sampleOf(fc.sample(steps, { seed: 7, numRuns: 1 })[0]!, 2)
-    const plan = orThrow(compile(made.graph, { inFlight: 2 }))
+    const plan = orThrow(compile(made.graph, { mode: 'eager', inFlight: 2 }))
     expect(plan.buffers.some(({ life }) => life === 'state')).toBe(true)
     const failing = (nth: number): HostOptions => ({ faults: [{ call: 'run', nth }] })
     const last = pieceOf(plan, ticks - 1, runsOf(plan).length - 1)
@@ -178,7 +179,7 @@ describe('a plan of which one wait is missing', () => {
     await fc.assert(
       fc.asyncProperty(steps, compiling, async (own, options) => {
         const made = sampleOf(own, options.inFlight!)
-        const plan = orThrow(compile(made.graph, options))
+        const plan = orThrow(compile(made.graph, { mode: 'eager', ...options }))
         const wanted = await meantOf(made)
         for (let run = 0; run < runsOf(plan).length; run++)
           expect(mismatch(made, wanted, await ran(plan, made, delaying(plan, run, 1)))).toBeUndefined()
@@ -186,6 +187,7 @@ describe('a plan of which one wait is missing', () => {
           const what = `commands[${c}] of\n${plan.commands.map(command => command.join(' ')).join('\n')}`
           expect(await isSeen(plan, c, made), what).toBe(true)
           dropped++
+          if (plan.nodes.some(({ op }) => op === 'fused')) ofFused++
           if (plan.commands[c]![3] === -1) previous++
         }
       }),
@@ -195,6 +197,7 @@ describe('a plan of which one wait is missing', () => {
 
   afterAll(() => {
     expect(dropped).toBeGreaterThan(often(60))
+    expect(ofFused).toBeGreaterThan(often(20))
     expect(previous).toBeGreaterThan(often(5))
   })
 })

@@ -49,10 +49,14 @@ const failuresOf = async (plan: Plan, options: OpenOptions) => {
   expect(E.isLeft(result)).toBe(true)
   return errorsOf((result as E.Left<never>).left)
 }
-const failures = (options: OpenOptions) => failuresOf(orThrow(compile(net)) as never, options)
+const failures = (options: OpenOptions) =>
+  failuresOf(orThrow(compile(net, { mode: 'eager' })) as never, options)
 
 describe.each(present)('one memory, on %s', name => {
-  const plans = { pooled: orThrow(compile(net)), planned: orThrow(compile(net, { storage: 'planned' })) }
+  const plans = {
+    pooled: orThrow(compile(net, { mode: 'eager' })),
+    planned: orThrow(compile(net, { mode: 'eager', storage: 'planned' })),
+  }
 
   it.each(['pooled', 'planned'] as const)('a %s session takes blocks of its Device', async storage => {
     const plan = plans[storage]
@@ -154,7 +158,7 @@ describe.each(present)('one memory, on %s', name => {
     const wide = graph({ x: tensor('f32', [1024, 1024]) }, ({ x }) => ({
       y: x.pipe(upload(copy), relu(), download(copy)),
     }))
-    const result = await open(orThrow(compile(wide, { storage: 'planned' })), { device })()
+    const result = await open(orThrow(compile(wide, { mode: 'eager', storage: 'planned' })), { device })()
     expect(E.isLeft(result)).toBe(true)
     const [error] = errorsOf((result as E.Left<never>).left)
     expect(error).toMatchObject({ _tag: 'OutOfMemory' })
@@ -165,12 +169,12 @@ describe.each(present)('one memory, on %s', name => {
 
 describe.each(present)('memory that runs out, on %s', name => {
   const MiB = 2 ** 20
-  const plan = orThrow(compile(net))
+  const plan = orThrow(compile(net, { mode: 'eager' }))
   const wide = graph({ x: tensor('f32', [1024, 1024]) }, ({ x }) => ({
     y: x.pipe(upload(copy), on(math), add(1), relu(), download(copy)),
     z: x.pipe(upload(copy), on(math), add(2)),
   }))
-  const large = orThrow(compile(wide))
+  const large = orThrow(compile(wide, { mode: 'eager' }))
 
   it('while a session opens, wherever it does, leaves nothing behind', async () => {
     // The wide plan takes several blocks of 4 MiB: with each limit another one of them is refused.
@@ -216,7 +220,7 @@ describe.each(present)('memory that runs out, on %s', name => {
 
 describe('an enforced bound on host', () => {
   it('holds after a failed tick: the device goes on, and the plan runs right when it is opened again', async () => {
-    const compiled = orThrow(compile(net, { inFlight: 2 }))
+    const compiled = orThrow(compile(net, { mode: 'eager', inFlight: 2 }))
     const { first } = poolPeakOf(compiled)
     const bound = { device: first.slice(0, 1), pinned: first.at(-1)! }
     const plan = orThrow(
@@ -255,7 +259,10 @@ describe.each(present)('shared parameters, on %s', name => {
     graph(factor, { x: tensor('f32', [size, size]) }, ({ x }) => ({
       y: x.pipe(upload(copy), on(math), matmul(param('w', tensor('f32', [size, size]))), download(copy)),
     }))
-  const plans = [orThrow(compile(scaled('a'))), orThrow(compile(scaled('b'), { storage: 'planned' }))]
+  const plans = [
+    orThrow(compile(scaled('a'), { mode: 'eager' })),
+    orThrow(compile(scaled('b'), { mode: 'eager', storage: 'planned' })),
+  ]
   const answers = async (session: Session<{ x: never }, { y: never }>): Promise<number> => {
     const run = (session as unknown as Session).run({ x: pulled([feed]) })
     let found = 0
@@ -315,7 +322,7 @@ describe.each(present)('shared parameters, on %s', name => {
 describe.each(present)('several threads, on %s', name => {
   it('share one memory: each with its own lanes and sessions, all in one snapshot', async () => {
     await using device = orThrow(await Device.open(name, { allocator: { policy: 'order-then-wait' } })())
-    await using session = orThrow(await open(orThrow(compile(net)), { device })())
+    await using session = orThrow(await open(orThrow(compile(net, { mode: 'eager' })), { device })())
     const base = device.stats()['allocated_bytes.all.current']!
     const workers = [1, 2, 3].map(
       seed =>
@@ -363,7 +370,7 @@ describe.each(present)('several threads, on %s', name => {
     block.recordUse(reader)
     block.free()
     // A session of the same size may take the freed block at once; its ticks come after the held read.
-    const session = open(orThrow(compile(net, { storage: 'planned' })), { device })()
+    const session = open(orThrow(compile(net, { mode: 'eager', storage: 'planned' })), { device })()
     await pause(20)
     gate.open()
     await using running = orThrow(await session)

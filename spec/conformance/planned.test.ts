@@ -10,7 +10,7 @@ import { network, params, width } from '../fixtures/graphs/streamed.js'
 import { runs } from '../fixtures/runs.js'
 import { present } from './devices.js'
 
-const plan = orThrow(compile(network, { storage: 'planned' }))
+const plan = orThrow(compile(network, { mode: 'eager', storage: 'planned' }))
 const arena = plan.arena![0]!
 
 const run = async (
@@ -33,7 +33,7 @@ const jittered = (device: string, jitter: number) =>
 
 describe.each(present)('planned storage on %s', device => {
   it('holds only its arena, whatever the timing, and yields what pooled storage yields', async () => {
-    const pooled = await run(orThrow(compile(network)), device, { params })
+    const pooled = await run(orThrow(compile(network, { mode: 'eager' })), device, { params })
     for (let seed = 1; seed <= 8; seed++) {
       const { answers, stats } = await run(plan, device, { params, ...jittered(device, seed) })
       expect(answers).toEqual(pooled.answers)
@@ -53,8 +53,8 @@ describe.each(present)('planned storage on %s', device => {
         fc.integer({ min: 1, max: 2 ** 16 }),
         async (pattern, inFlight, memory, jitter) => {
           const made = patternGraph(pattern)
-          const pooled = await run(orThrow(compile(made, { inFlight })), device, {})
-          const planned = orThrow(compile(made, { inFlight, memory, storage: 'planned' }))
+          const pooled = await run(orThrow(compile(made, { mode: 'eager', inFlight })), device, {})
+          const planned = orThrow(compile(made, { mode: 'eager', inFlight, memory, storage: 'planned' }))
           const { answers } = await run(planned, device, jittered(device, jitter))
           expect(answers).toEqual(pooled.answers)
         },

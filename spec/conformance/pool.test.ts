@@ -57,7 +57,7 @@ describe('the pool on host', () => {
         fc.integer({ min: 1, max: 3 }),
         fc.integer({ min: 1, max: 2 ** 16 }),
         async (pattern, inFlight, jitter) => {
-          const plan = orThrow(compile(patternGraph(pattern), { inFlight }))
+          const plan = orThrow(compile(patternGraph(pattern), { mode: 'eager', inFlight }))
           const { device, ticks, exact } = poolPeakOf(plan)
           if (exact) steady++
           // Without a steady state within the limit on work, the peak is that of the replayed ticks, many
@@ -83,7 +83,7 @@ describe('the pool on host', () => {
         fc.integer({ min: 1, max: 3 }),
         fc.integer({ min: 1, max: 2 ** 16 }),
         async (pattern, inFlight, jitter) => {
-          const plan = orThrow(compile(patternGraph(pattern), { inFlight }))
+          const plan = orThrow(compile(patternGraph(pattern), { mode: 'eager', inFlight }))
           expect(await poolPeaks(plan, patternInput, 12, jitter)).toEqual(slowPoolPeaks(plan, 12))
         },
       ),
@@ -97,7 +97,9 @@ describe('the pool on host', () => {
     ['chains', 4],
     ['chains', 8],
   ] as const)('takes it in %s graphs of a thousand nodes on %i lanes', async (shape, lanes) => {
-    const plan = orThrow(compile({ ir: generated({ shape, nodes: 1_000, lanes }) } as unknown as Graph))
+    const plan = orThrow(
+      compile({ ir: generated({ shape, nodes: 1_000, lanes }) } as unknown as Graph, { mode: 'eager' }),
+    )
     const { device, ticks, exact } = poolPeakOf(plan)
     const length = exact ? ticks + 2 : 40
     const measured = await poolPeak(roomy(plan), 16, length, lanes)
@@ -108,7 +110,7 @@ describe('the pool on host', () => {
   })
 
   it('takes it where thousands of ranges are free, which both pools find by an index', async () => {
-    const plan = orThrow(compile(largeGraph('unet', 6_000, 4)))
+    const plan = orThrow(compile(largeGraph('unet', 6_000, 4), { mode: 'eager' }))
     const { device, ticks, exact } = poolPeakOf(plan)
     expect(exact).toBe(true)
     expect(await poolPeak(roomy(plan), 64 * 64, ticks + 2, 1)).toBe(device[0])

@@ -31,7 +31,7 @@ const net = graph('leased', { x: tensor('f32', [size]) }, ({ x }) => {
   const a = x.pipe(upload(copy), on(math), relu())
   return { kept: a.pipe(add(1)), far: a.pipe(on(side), add(2)), sum: a.pipe(add(3), download(copy)) }
 })
-const plans = [1, 2].map(inFlight => orThrow(compile(net, { inFlight })))
+const plans = [1, 2].map(inFlight => orThrow(compile(net, { mode: 'eager', inFlight })))
 const filled = (value: number): Float32Array => new Float32Array(size).fill(value)
 const forever = function* () {
   for (let value = 0; ; value++) yield filled(value)
@@ -242,7 +242,9 @@ describe.each(present)('recordUse on outputs of a session, on %s', name => {
     await using device = await deviceOf(name, { policy: 'never-wait', limit: 6 * MiB })
     const [first, second] = [device.lane(), device.lane()]
     const [scratch, seen, late] = [2, 2, 2].map(size => device.pinned(size * MiB)) as [Block, Block, Block]
-    const session = orThrow(await open(orThrow(compile(two, { inFlight: 1 })), { device, poison: true })())
+    const session = orThrow(
+      await open(orThrow(compile(two, { mode: 'eager', inFlight: 1 })), { device, poison: true })(),
+    )
     const feeds = { x: pulled([ones]), z: pulled([ones.map(() => 2)]) }
     const { a, b } = (await session.run(feeds)[Symbol.asyncIterator]().next()).value!
     // The older reader ends by itself, the other one only when the test opens its gate.
@@ -268,7 +270,12 @@ describe.each(present)('recordUse on outputs of a session, on %s', name => {
 
   it('5k.9: folded into one stream, a session still waits for the readers of its outputs', async () => {
     await using device = await deviceOf(name)
-    await using it = await scene(device, 1, { device }, orThrow(compile(net, { inFlight: 1, lanes: 1 })))
+    await using it = await scene(
+      device,
+      1,
+      { device },
+      orThrow(compile(net, { mode: 'eager', inFlight: 1, lanes: 1 })),
+    )
     const first = await it.tick()
     const gate = hold(device, it.reader)
     it.read(first.far)
@@ -317,7 +324,7 @@ describe.each(passed)('memory that passes between sessions and lanes, on %s, %s'
 
   it('36: a session opens in a closed one’s memory while a lease of that is still read', async () => {
     const wide = graph('wide', { x: wideRow }, ({ x }) => ({ kept: x.pipe(upload(copy)) }))
-    const plan = orThrow(compile(wide, { inFlight: 1 }))
+    const plan = orThrow(compile(wide, { mode: 'eager', inFlight: 1 }))
     const ones = new Float32Array(2 ** 19).fill(1)
     await using device = await deviceOf(name, { policy })
     const reader = device.lane({ name: 'reader' })

@@ -30,13 +30,13 @@ const row = tensor('f32', [size])
 const doubled = orThrow(
   compile(
     graph('doubled', { x: row }, ({ x }) => ({ y: x.pipe(upload(copy), on(math), mul(2), download(copy)) })),
-    { inFlight: 2 },
+    { mode: 'eager', inFlight: 2 },
   ),
 )
 const kept = orThrow(
   compile(
     graph('kept', { x: row }, ({ x }) => ({ kept: x.pipe(upload(copy), on(math), relu(), add(1)) })),
-    { inFlight: 1 },
+    { mode: 'eager', inFlight: 1 },
   ),
 )
 
@@ -47,7 +47,7 @@ describe.each(present)('a parameter that sessions share, read by a lane, on %s',
         graph(storage, { x: row }, ({ x }) => ({
           y: x.pipe(upload(copy), on(math), mul(param('w', row)), download(copy)),
         })),
-        { storage },
+        { mode: 'eager', storage },
       ),
     ),
   )
@@ -97,7 +97,7 @@ describe.each(fleets)('shared parameters of a session on %s and %s', (...fleet) 
         const near = x.pipe(upload(), on(deviceNumber(0)), mul(w))
         return { y: near.pipe(on(deviceNumber(1)), mul(w), download()) }
       }),
-      { inFlight: 2 },
+      { mode: 'eager', inFlight: 2 },
     ),
   )
   const opened = () => Promise.all(fleet.slice(0, 2).map(async name => orThrow(await Device.open(name)())))

@@ -33,7 +33,7 @@ import { runs } from '../fixtures/runs.js'
 import { fleets, opened } from './devices.js'
 import { expectMeant, outputsOf } from './meant.js'
 
-type Compiling = Pick<CompileOptions, 'storage' | 'memory' | 'lanes' | 'fuse'>
+type Compiling = Pick<CompileOptions, 'storage' | 'memory' | 'lanes' | 'fuse' | 'mode'>
 
 const check = async (made: Sample, fleet: readonly string[], seed: number, compiling: Compiling) => {
   const { graph, params, dims, inFlight } = made
@@ -66,8 +66,13 @@ describe.each(fleets)(
 
     it('for generated graphs', { timeout: 300_000 }, async () => {
       await fc.assert(
-        fc.asyncProperty(samples, seeds, fc.constantFrom(1, 99), fc.boolean(), (made, seed, lanes, fuse) =>
-          check(made, fleet, seed, { lanes, fuse }),
+        fc.asyncProperty(
+          samples,
+          seeds,
+          fc.constantFrom(1, 99),
+          fc.boolean(),
+          fc.constantFrom('eager' as const, 'auto' as const),
+          (made, seed, lanes, fuse, mode) => check(made, fleet, seed, { lanes, fuse, mode }),
         ),
         { numRuns: cases },
       )
@@ -80,7 +85,8 @@ describe.each(fleets)(
           seeds,
           fc.constantFrom('fast' as const, 'small' as const),
           fc.boolean(),
-          (made, seed, memory, fuse) => check(made, fleet, seed, { storage: 'planned', memory, fuse }),
+          (made, seed, memory, fuse) =>
+            check(made, fleet, seed, { mode: 'eager', storage: 'planned', memory, fuse }),
         ),
         { numRuns: cases },
       )

@@ -155,6 +155,8 @@ describe.each(present)('sessions that share %s', device => {
     for (const call of ['launch', 'run', 'eventRecord', 'bind']) {
       await using fails = await opened(summing, device, {
         params: { w: row(1) },
+        // Calls that a tick in eager mode makes.
+        compile: { mode: 'eager' },
         host: { faults: [{ call, nth: 30, status: 719 }] },
       })
       await expect(

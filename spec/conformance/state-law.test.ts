@@ -91,7 +91,11 @@ describe.each(present)('states that are written between ticks on %s', device => 
         sample(),
         fc.array(edit, { minLength: 1, maxLength: 4 }),
         fc.integer({ min: 1, max: 1e6 }),
-        fc.constantFrom({}, { storage: 'planned' } as const, { storage: 'planned', mode: 'graph' } as const),
+        fc.constantFrom(
+          { mode: 'eager' } as const,
+          { mode: 'eager', storage: 'planned' } as const,
+          { storage: 'planned', mode: 'graph' } as const,
+        ),
         fc.boolean(),
         async (made, edits, seed, compiling, fuse) => {
           states += await check(made, edits, device, seed, { ...compiling, fuse })

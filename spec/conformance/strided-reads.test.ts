@@ -1,5 +1,5 @@
-// Attention whose operands are transposed, sliced and reshaped: a fused plan has no copies of rows that lie dense
-// elsewhere, and yields what the graph means.
+// Attention and products whose operands are transposed, sliced and reshaped: a fused plan has no copies of rows that
+// lie dense elsewhere, and yields what the graph means.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
@@ -11,17 +11,20 @@ import {
   orThrow,
   type Plan,
   param,
+  parsePlan,
   reshape,
   split,
   tensor,
+  toJSON,
   transpose,
   upload,
 } from '../../dsl/index.js'
 import { open } from '../../runtime/index.js'
 import type { Sample } from '../fixtures/graphs/random.js'
-import { runs } from '../fixtures/runs.js'
+import { strided, stridedPlan, stridedSample, stridesOf } from '../fixtures/graphs/strided.js'
+import { often, runs } from '../fixtures/runs.js'
 import { present } from './devices.js'
-import { expectMeant, outputsOf } from './meant.js'
+import { expectMeant, meantOf, mismatch, outputsOf, type Values } from './meant.js'
 
 // biome-ignore lint/suspicious/noExplicitAny: the shapes are drawn
 type Any = any
@@ -100,5 +103,66 @@ describe.each(present)('attention of rows that lie apart on %s', name => {
       command[0] === 'run' && plan.nodes[command[1]]!.kernel?.kind === 'attention' ? [command[3]] : [],
     )
     expect([kinds(plan), reads]).toEqual([['map', 'attention'], [[source, source, source]]])
+  })
+})
+
+const ran = async (plan: Plan, one: Sample, device: string): Promise<readonly Values[]> => {
+  await using session = orThrow(await open(plan, { device, params: one.params, poison: true })())
+  return await outputsOf(session as never, one)
+}
+
+/** The plan whose product reads elsewhere. */
+const moved = (plan: Plan, change: (operand: Any) => void): Plan => {
+  const json = JSON.parse(toJSON(plan))
+  for (const { kernel } of json.nodes) if (kernel?.kind === 'matmul') change(kernel.b)
+  return orThrow(parsePlan(JSON.stringify(json)))
+}
+
+describe.each(present)('products of matrices that lie apart on %s', name => {
+  it('yield what the graph means, and on the host bit for bit what they yield of copies', async () => {
+    let inPlace = 0
+    await fc.assert(
+      fc.asyncProperty(strided, async drawn => {
+        const one = stridedSample(drawn)
+        const plan = stridedPlan(one, true)
+        if (stridesOf(plan).inPlace) inPlace++
+        const got = await ran(plan, one, name)
+        await expectMeant(one, got)
+        if (name !== 'host') return
+        const apart = await ran(stridedPlan(one, false), one, name)
+        expect(got.map(({ y }) => new Uint8Array(y!.buffer))).toEqual(
+          apart.map(({ y }) => new Uint8Array(y!.buffer)),
+        )
+      }),
+      { numRuns: runs(80) },
+    )
+    expect(inPlace).toBeGreaterThan(often(8))
+  })
+
+  const apart = {
+    before: [0, 8, 8],
+    after: [0, 8, 8],
+    repeated: false,
+    made: false,
+    read: false,
+    turned: false,
+  }
+  const dense = { ...apart, before: [0, 0, 0], after: [0, 0, 0] }
+  const order = [0, 1, 2]
+  const one = stridedSample({
+    ...{ dtype: 'f32', layers: 1, m: 8, n: 16, k: 16 },
+    ...{ x: { ...dense, order }, w: { ...apart, order } },
+  })
+
+  it.each<readonly [string, (operand: Any) => void]>([
+    ['at another row stride', operand => operand.rowStride--],
+    ['from another element on', operand => operand.offset--],
+    ['as if its rows were dense', operand => delete operand.rowStride],
+  ])('are noticed where one reads %s', async (_, change) => {
+    const plan = stridedPlan(one, true)
+    expect(stridesOf(plan)).toEqual({ copies: 0, inPlace: true })
+    const meant = await meantOf(one)
+    expect(mismatch(one, meant, await ran(plan, one, name))).toBeUndefined()
+    expect(mismatch(one, meant, await ran(moved(plan, change), one, name))).toBeDefined()
   })
 })

@@ -23,10 +23,12 @@ const texts = {
   ...Object.fromEntries(
     (['weight-streaming', 'diamond', 'state'] as const).map(name => [
       name,
-      explain(orThrow(compile(goldens[name] as never, { machine })), 'text', { machine }),
+      explain(orThrow(compile(goldens[name] as never, { mode: 'eager', machine })), 'text', { machine }),
     ]),
   ),
-  windowed: explain(orThrow(compile(windowed, { machine, memory: 5 * 16_384 })), 'text', { machine }),
+  windowed: explain(orThrow(compile(windowed, { mode: 'eager', machine, memory: 5 * 16_384 })), 'text', {
+    machine,
+  }),
 }
 for (const name of ['diamond', 'two-devices'] as const)
   Object.assign(texts, {

@@ -642,7 +642,7 @@ describe.each(present)('the allocator on %s', name => {
     }) as unknown as Graph<Ports, Ports>
     const peaks = await Promise.all(
       [once, twice].map(async net => {
-        const plan = orThrow(compile(net))
+        const plan = orThrow(compile(net, { mode: 'eager' }))
         await using session = orThrow(await open(plan, { device: name })())
         const x = new Float32Array(64 * 64).fill(1)
         await session.run({ x: pulled([x, x, x]) } as never).forEach(lease => {
@@ -661,7 +661,9 @@ describe.each(present)('the allocator on %s', name => {
         for (let i = 0; i < times; i++) y = y.pipe(matmul(y))
         return { y: y.pipe(download(lane('copy'))) }
       }) as unknown as Graph<Ports, Ports>
-    const plans = [wide(64, 3), wide(2048, 1), wide(2048, 3)].map(net => orThrow(compile(net)))
+    const plans = [wide(64, 3), wide(2048, 1), wide(2048, 3)].map(net =>
+      orThrow(compile(net, { mode: 'eager' })),
+    )
     const workspaces = plans.map(({ buffers }) => buffers.filter(({ name }) => name.startsWith('workspace')))
     expect(workspaces.map(({ length }) => length)).toEqual([0, 1, 1])
     const [, one, three] = plans

@@ -114,7 +114,7 @@ const graphs = {
 }
 
 const planOf = (net: Graph<Ports, Ports>): Plan => {
-  const plan = orThrow(compile(net, { fuse: false })) as Plan
+  const plan = orThrow(compile(net, { mode: 'eager', fuse: false })) as Plan
   expect(verify(plan)).toEqual([])
   return plan
 }

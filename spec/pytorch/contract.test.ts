@@ -288,7 +288,7 @@ describe('what the compiler does with it', () => {
     return { a: a.pipe(download(rows!)), b: b.pipe(download(rows!)), c: value.pipe(neg(), download(rows!)) }
   }) as unknown as Graph<Ports, Ports>
   const plans = [fan, ...(Object.values(goldens) as unknown as Graph<Ports, Ports>[])].map(
-    net => orThrow(compile(net, { fuse: false })) as Plan,
+    net => orThrow(compile(net, { mode: 'eager', fuse: false })) as Plan,
   )
 
   test('5k.8: no lane waits twice for one producer or marks a buffer’s use twice', () => {
@@ -332,7 +332,9 @@ describe('what the compiler does with it', () => {
       )
     }) as unknown as Graph<Ports, Ports>
     const lanesOf = (lanes?: number): Plan =>
-      orThrow(compile(wide, { fuse: false, ...(lanes === undefined ? {} : { lanes }) })) as Plan
+      orThrow(
+        compile(wide, { mode: 'eager', fuse: false, ...(lanes === undefined ? {} : { lanes }) }),
+      ) as Plan
     expect(lanesOf().lanes.length).toBeGreaterThan(8)
     for (const most of [1, 2, 4]) {
       const plan = lanesOf(most)

@@ -48,7 +48,7 @@ const feed = (ticks: number) => ({
     Float32Array.from({ length: 1024 }, (_, i) => tick * 4096 + i - 512),
   ),
 })
-const planOf = (graph: Net): Plan => orThrow(compile(graph, { fuse: false })) as Plan
+const planOf = (graph: Net): Plan => orThrow(compile(graph, { mode: 'eager', fuse: false })) as Plan
 const laneOf = (plan: Plan, name: string): number =>
   plan.commands.find(command => command[0] === 'run' && plan.nodes[command[1]]!.name === name)![2] as number
 const waitsOn = (plan: Plan, lane: number): number =>

@@ -79,7 +79,7 @@ const training = ({ layers, ahead, passes = 1, recompute = false, skip = [] }: S
   }) as unknown as Graph<Ports, Ports>
 
 const planOf = (net: Graph<Ports, Ports>, options: Parameters<typeof compile>[1] = {}): Plan => {
-  const plan = orThrow(compile(net, options)) as Plan
+  const plan = orThrow(compile(net, { mode: 'eager', ...options })) as Plan
   expect(verify(plan)).toEqual([])
   return plan
 }

@@ -10,12 +10,15 @@ import {
   allToAll,
   append,
   argmax,
+  avgPool,
   broadcast,
   type Communicator,
+  type ConvOptions,
   cast,
   clamp,
   communicator,
   concat,
+  conv,
   cumsum,
   delay,
   download,
@@ -39,6 +42,7 @@ import {
   map,
   matmul,
   max,
+  maxPool,
   mean,
   mul,
   type OnDevice,
@@ -535,4 +539,86 @@ graph({ a: tensor('f32', ['n', 4, 6]), h: tensor('f16', [6]), i: tensor('i32', [
   const hot = whole.pipe(oneHot({ classes: 10 }))
   same<typeof hot, F32<readonly [6, 10]>>(true)
   return { y: first.pipe(download()) }
+})
+
+// Convolutions: sizes that are literals are computed.
+graph({ x: tensor('f32', ['n', 6, 224, 32]), u: tensor('f32', ['n', 6, 'h', 'w']) }, flows => {
+  const [x, u] = [flows.x.pipe(upload()), flows.u.pipe(upload())]
+  const w = param('w', tensor('f32', [64, 6, 7, 3]))
+  const stem = x.pipe(conv(w, { stride: [2, 1], padding: [3, 1] }))
+  same<typeof stem, F32<readonly ['n', 64, 112, 32]>>(true)
+  const dilated = x.pipe(conv(w, { stride: 3, dilation: 2 }))
+  same<typeof dilated, F32<readonly ['n', 64, 71, 10]>>(true)
+  const plain = x.pipe(conv(w))
+  same<typeof plain, F32<readonly ['n', 64, 218, 30]>>(true)
+  const valid = x.pipe(conv(w, { padding: 'valid', bias: param('b', tensor('f32', [64])) }))
+  same<typeof valid, F32<readonly ['n', 64, 218, 30]>>(true)
+  const grouped = x.pipe(conv(param('g', tensor('f32', [9, 2, 1, 1])), { groups: 3 }))
+  same<typeof grouped, F32<readonly ['n', 9, 224, 32]>>(true)
+
+  // A symbol stays where its size does.
+  const kept = u.pipe(conv(w, { padding: 'same' }))
+  same<typeof kept, F32<readonly ['n', 64, 'h', 'w']>>(true)
+  const padded = u.pipe(conv(w, { padding: [3, 1] }))
+  same<typeof padded, F32<readonly ['n', 64, 'h', 'w']>>(true)
+
+  // What is not known is a number.
+  const options: ConvOptions = { stride: 2 }
+  const open = x.pipe(conv(w, options))
+  same<typeof open, F32<readonly ['n', 64, number, number]>>(true)
+  const long = x.pipe(reshape(['n', 1, 43008]), conv(param('l', tensor('f32', [8, 1, 9]))))
+  same<typeof long, F32<readonly ['n', 8, number]>>(true)
+
+  const pooled = stem.pipe(maxPool({ kernel: 3, stride: 2, padding: 1 }))
+  same<typeof pooled, F32<readonly ['n', 64, 56, 16]>>(true)
+  const halved = stem.pipe(avgPool({ kernel: [2, 4] }))
+  same<typeof halved, F32<readonly ['n', 64, 56, 8]>>(true)
+  // @ts-expect-error one size for each spatial dimension
+  stem.pipe(maxPool({ kernel: [2] }))
+  // @ts-expect-error the kernel is larger than the input
+  stem.pipe(avgPool({ kernel: [1, 33] }))
+  // @ts-expect-error a kernel has a size
+  stem.pipe(maxPool({ stride: 2 }))
+  // @ts-expect-error a stride is whole
+  stem.pipe(maxPool({ kernel: 2, stride: 0.5 }))
+
+  // @ts-expect-error the weight has channels of its own number
+  x.pipe(conv(param('a', tensor('f32', [64, 5, 3, 3]))))
+  // @ts-expect-error there are 6 / 2 channels in a group
+  x.pipe(conv(w, { groups: 2 }))
+  // @ts-expect-error four groups do not divide six channels
+  x.pipe(conv(param('c', tensor('f32', [8, 1, 3, 3])), { groups: 4 }))
+  // @ts-expect-error three groups do not divide eight channels of the result
+  x.pipe(conv(param('d', tensor('f32', [8, 2, 3, 3])), { groups: 3 }))
+  // @ts-expect-error the kernel is larger than the padded input
+  x.pipe(conv(param('e', tensor('f32', [8, 6, 1, 35])), { padding: 1 }))
+  // @ts-expect-error a dilated kernel is larger than the input
+  x.pipe(conv(w, { dilation: 16 }))
+  // @ts-expect-error a weight has a size for each spatial dimension
+  x.pipe(conv(param('f', tensor('f32', [8, 6, 3]))))
+  // @ts-expect-error a matrix has no spatial dimension
+  x.pipe(reshape([6, 224]), conv(w))
+  // @ts-expect-error a stride is whole
+  x.pipe(conv(w, { stride: 1.5 }))
+  // @ts-expect-error a stride is 1 or more
+  x.pipe(conv(w, { stride: [1, 0] }))
+  // @ts-expect-error one dilation for each spatial dimension
+  x.pipe(conv(w, { dilation: [1, 1, 1] }))
+  // @ts-expect-error padding is not negative
+  x.pipe(conv(w, { padding: [-1, 1] }))
+  // @ts-expect-error there is no padding of that name
+  x.pipe(conv(w, { padding: 'full' }))
+  // @ts-expect-error "same" keeps sizes, which a stride does not
+  x.pipe(conv(w, { padding: 'same', stride: 2 }))
+  // @ts-expect-error groups are whole
+  x.pipe(conv(w, { groups: 0.5 }))
+  // @ts-expect-error a bias has one number for each channel of the result
+  x.pipe(conv(w, { bias: param('h', tensor('f32', [6])) }))
+  // @ts-expect-error the element types differ
+  x.pipe(conv(param('i', tensor('f16', [64, 6, 7, 3]))))
+  // @ts-expect-error so does that of the bias
+  x.pipe(conv(w, { bias: param('j', tensor('f16', [64])) }))
+  // @ts-expect-error whole numbers are cast first
+  x.pipe(cast('i32'), conv(param('k', tensor('i32', [64, 6, 7, 3]))))
+  return { y: kept.pipe(download()) }
 })

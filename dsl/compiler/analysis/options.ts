@@ -22,6 +22,8 @@ export interface Settings {
    */
   readonly arenas: number
   readonly memory: number | 'fast' | 'small'
+  /** Whether the program says `memory`: else graph mode may not hold much more than eager mode. */
+  readonly memoryIsGiven: boolean
   /**
    * By device, then of pinned memory: bytes beyond which a plan is not taken, so that its bound need not be known. No
    * option: see `search/choose-fusion.ts`.
@@ -124,7 +126,7 @@ const checkPlain = (
   if (storage !== 'pooled' && storage !== 'planned')
     bad('storage', "'pooled' or 'planned'", storage, "leave it out for 'pooled'")
   if (mode !== 'eager' && mode !== 'graph' && mode !== 'auto')
-    bad('mode', "'eager', 'graph' or 'auto'", mode, "leave it out for 'eager'")
+    bad('mode', "'eager', 'graph' or 'auto'", mode, "leave it out for 'auto'")
   else if (mode === 'graph' && storage === 'pooled') {
     const wanted = "'planned' with mode: 'graph', whose nodes need the same addresses in every tick"
     bad('storage', wanted, storage, 'leave storage out')
@@ -159,7 +161,9 @@ export const normaliseOptions = (
   }
   for (const key of Object.keys(given))
     if (!known.has(key)) bad(key, `one of ${[...known].join(', ')}`, key, 'correct the name, or leave it out')
-  const { inFlight = 2, memory = 'fast', mode = 'eager', fuse, placement = 'chains' } = given
+  const { inFlight = 2, memory = 'fast', fuse, placement = 'chains' } = given
+  // Who asks for pooled storage asks for eager mode.
+  const { mode = given['storage'] === 'pooled' ? 'eager' : 'auto' } = given
   const { storage = mode === 'graph' ? 'planned' : 'pooled' } = given
   const { lanes = noLimit, machine = h200, name = graphName } = given
   const plain = { inFlight, memory, storage, mode, fuse, lanes, placement }
@@ -174,6 +178,7 @@ export const normaliseOptions = (
     bad('name', 'a name', name, "leave it out for the graph's")
   return unless(errors, () => ({
     ...(plain as Pick<Settings, keyof typeof plain>),
+    memoryIsGiven: given['memory'] !== undefined,
     arenas: 1,
     name: name as string,
     dims,

@@ -34,12 +34,13 @@ const played = 2 ** 13
  */
 export const predict = (ir: Ordered, costs: Costs): Prediction => {
   const workload = workloadOf(ir, costs)
-  const { inFlight, runs } = workload
+  const { inFlight, runs, apart = 1 } = workload
   if (runs === 0) return { tick: 0, latency: 0, blocked: 0 }
   if ((2 * inFlight + 4) * runs > played) {
     const ticks = inFlight + 2
     const { ended, blocked } = play(workload, ticks)
-    const span = Math.min(inFlight, 2)
+    // Ticks with lanes of their own end in groups.
+    const span = Math.max(Math.min(inFlight, 2), apart)
     const tick = (ended[ticks - 1]! - ended[ticks - 1 - span]!) / span
     return { tick: Math.max(tick, costs.power), latency: ended[0]!, blocked: blocked / ticks }
   }

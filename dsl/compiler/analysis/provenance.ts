@@ -33,6 +33,13 @@ export interface Arenas {
   readonly ticks?: { readonly one: number; readonly several: number }
 }
 
+/** Predicted nanoseconds from tick to tick in each mode, and why graph mode was not taken: empty where it was. */
+export interface Modes {
+  readonly eager: number
+  readonly graph: number
+  readonly against: string
+}
+
 /** Why a value that an elementwise operation reads has memory of its own. */
 export type Apart =
   | 'read by several'
@@ -66,8 +73,8 @@ export interface Fusion {
 /** What the compiler decided and the plan does not say. */
 export interface Decisions {
   readonly memory: Settings['memory']
-  /** Under `mode: 'auto'`: predicted nanoseconds from tick to tick in each mode. */
-  readonly modes?: { readonly eager: number; readonly graph: number }
+  /** Under `mode: 'auto'`, where both modes were tried. */
+  readonly modes?: Modes
   /** In graph mode: how many arenas ticks in flight have, and why. */
   readonly arenas?: Arenas
   /** Unless `fuse` is false. */
@@ -95,6 +102,11 @@ export interface Provenance {
   /** By `input NAME`, `output NAME` or `param NAME`: the type as the graph has it, with symbols. */
   readonly ports: ReadonlyMap<string, TensorSpec>
   readonly decisions: Decisions
+  /**
+   * While plans are compared: predicted nanoseconds from tick to tick, by the number of ticks that have lanes of
+   * their own.
+   */
+  readonly ticks?: Map<number, number>
   /** Where the plan's laws are not proved yet: proves them. */
   readonly prove?: () => Passed<Plan>
 }

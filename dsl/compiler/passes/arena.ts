@@ -61,9 +61,13 @@ const tried = (
     return true
   }
   for (const order of [bySize, inTime]) if (end(best) > least) better(pack(order))
-  // Ranges that came to lie at the top are placed earlier the next time.
+  // Ranges that came to lie at the top are placed earlier the next time. An order that comes again finds what it found.
   let order = bySize
+  const known = new Set<string>()
   for (let left = Math.min(rounds, few / sizes.length); left > 0 && end(best) > least; left--) {
+    const key = order.join(' ')
+    if (known.has(key)) break
+    known.add(key)
     const offset = pack(order)
     if (offset === undefined) break
     better(offset)

@@ -147,6 +147,20 @@ export interface Fused {
   readonly differs: { readonly several: boolean; readonly free: boolean }
 }
 
+/** Regions of two steps: of a kernel that both made, all members are in one. */
+const withMembers = (first: Fusion['regions'], then: Fusion['regions']): Fusion['regions'] => {
+  const known = new Map(first.map(region => [region.name, region]))
+  const joined = then.map(region => {
+    const members = region.members.flatMap(name => {
+      const own = known.get(name)?.members ?? [name]
+      known.delete(name)
+      return own
+    })
+    return { ...region, members }
+  })
+  return [...known.values(), ...joined]
+}
+
 export const fuse =
   (effort: Effort) =>
   (ir: Checked): Fused => {
@@ -155,8 +169,9 @@ export const fuse =
     const fusing = new Fusing(products.ir, effort)
     const rewritten = fusing.rewritten()
     fusing.apart()
-    const regions = [...reads.regions, ...products.regions, ...fusing.fusion.regions].slice(0, mostListed)
-    const kernels = fusing.fusion.kernels + products.regions.length + reads.regions.length
+    const made = withMembers(reads.regions, products.regions)
+    const regions = [...made, ...fusing.fusion.regions].slice(0, mostListed)
+    const kernels = fusing.fusion.kernels + made.length
     const fusion = { ...fusing.fusion, kernels, regions, effort }
     const ops = new Set(effort === 'lean' ? [] : ir.nodes.map(({ op }) => op))
     const joinsAppends = ops.has('append') && ops.has('attention')

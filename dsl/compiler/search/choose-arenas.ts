@@ -18,7 +18,7 @@ export const worth = 0.01
  * Where the predictions are equal ticks get arenas of their own for at most so much of the bytes of one. A prediction
  * takes a device for full that has gaps still: what else could run in them is left to the device.
  */
-const cheap = 1.25
+export const cheap = 1.25
 
 const bytesOf = ({ bound }: Plan): number => bound.device.reduce((sum, bytes) => sum + bytes, 0)
 
@@ -28,10 +28,19 @@ type Machine = Pick<Settings, 'machine' | 'profile'>
  * Predicted nanoseconds from tick to tick, the program's own thread included; of ticks with lanes of their own
  * where the plan has several arenas, unless `apart` says that they share all lanes.
  */
-export const tickOf = (plan: Plan, { machine, profile }: Machine, apart = plan.arenas ?? 1): number => {
+export const tickOf = (plan: Plan, machine: Machine, apart = plan.arenas ?? 1): number => {
+  const ticks = provenanceOf(plan)?.ticks
+  const known = ticks?.get(apart)
+  if (known !== undefined) return known
+  const tick = predictedTick(plan, machine, apart)
+  ticks?.set(apart, tick)
+  return tick
+}
+
+const predictedTick = (plan: Plan, { machine, profile }: Machine, apart: number): number => {
   const workload = { ...workloadOf(plan, machine, profile), apart }
   if (workload.runs === 0) return 0
-  const most = Math.max(4, Math.floor(played / workload.runs) - plan.inFlight)
+  const most = Math.max(4, plan.inFlight + 2, Math.floor(played / workload.runs) - plan.inFlight)
   return Math.max(playUntilSteady(workload, Math.min(64, most)).pace.tick, workload.usage.power)
 }
 
@@ -54,15 +63,16 @@ const explained = (plan: Plan, arenas: Arenas): Plan => {
 }
 
 /**
- * The plan in graph mode, with one arena for all ticks in flight, or with one for each: then ticks overlap on
+ * In graph mode the plan with one arena for all ticks in flight, or with one for each: then ticks overlap on
  * the device. Each has one where that fits the memory and makes the predicted tick shorter, or leaves it as long
  * and costs few bytes; where nothing is predicted, where it fits.
  */
 export const chooseArenas =
   (planned: (ir: Lowered) => Passed<Plan>) =>
   (ir: Lowered): Passed<Plan> => {
-    const settings: Settings = { ...ir.settings, mode: 'graph', storage: 'planned' }
-    const { inFlight, memory } = settings
+    const { settings } = ir
+    const { inFlight, memory, mode } = settings
+    if (mode !== 'graph') return planned(ir)
     const one = (because: string, ticks?: Arenas['ticks']): Passed<Plan> =>
       E.map((plan: Plan) => explained(plan, { because, ...(ticks === undefined ? {} : { ticks }) }))(
         planned({ ...ir, settings: { ...settings, arenas: 1 } }),

@@ -7,7 +7,6 @@ import { type Fusion, provenanceOf, recordProvenance } from '../analysis/provena
 import type { Effort } from '../passes/fuse/regions.js'
 import { type Fused, fuse as fuseKernels } from '../passes/fuse.js'
 import { mostPredicted, tickOf, worth } from './choose-arenas.js'
-import { nowProved } from './prove.js'
 
 const explained = (plan: Plan, fusion: Fusion, { settings: { memory } }: Checked): Plan => {
   const provenance = provenanceOf(plan)!
@@ -22,6 +21,12 @@ const explained = (plan: Plan, fusion: Fusion, { settings: { memory } }: Checked
 const mostByDefault = 2 ** 18
 
 const isLarge = ({ nodes }: Checked): boolean => nodes.length > mostPredicted
+
+/** Operations of a graph up to which many sets of regions are tried in graph mode, where each costs several arenas. */
+const mostInGraphs = 2 ** 11
+
+const triesFew = (ir: Checked): boolean =>
+  isLarge(ir) || (ir.settings.mode === 'graph' && ir.nodes.length > mostInGraphs)
 
 /**
  * What is worse about a plan than about the plan that fuses nothing; undefined where nothing is. Within bytes that
@@ -49,7 +54,7 @@ const within = (ir: Checked, enough: Checked['settings']['enough']): Checked =>
 /**
  * Plans a fused graph. A plan that holds more than the one that fuses nothing may do so because of another order or
  * more lanes: it is planned anew within the bytes of that one. Of a plan whose first tick holds more than it may no
- * other tick is replayed; under `mode: 'auto'` the prediction of its ticks is compared.
+ * other tick is replayed.
  */
 const noLarger =
   (planned: (ir: Checked) => Passed<Plan>) =>
@@ -93,18 +98,19 @@ const mostRetried = 2 ** 16
  * the most and the least, or the most alone.
  */
 function* attempts(ir: Checked): Generator<Fused> {
-  let differs: Fused['differs'] = { several: !isLarge(ir), free: !isLarge(ir) }
+  const few = triesFew(ir)
+  let differs: Fused['differs'] = { several: !few, free: !few }
   for (const effort of ['wide', 'several', 'free', 'lean'] as const) {
     if (effort !== 'wide' && ir.nodes.length > mostRetried) return
     if (effort !== 'wide' && effort !== 'lean' && !differs[effort]) continue
     const fused = fusing({ ir, effort })
-    if (!isLarge(ir)) differs = fused.differs
+    if (!few) differs = fused.differs
     yield fused
   }
 }
 
 /** The bytes that a plan holds; of one that does not fit, those that would do; of other errors, infinite. */
-const leastOf = (plan: Passed<Plan>): number => {
+export const leastOf = (plan: Passed<Plan>): number => {
   if (E.isRight(plan)) return fullest(plan.right.bound)
   const [{ _tag, parts = [] }] = plan.left
   return _tag === 'OverBudget' ? parts.reduce((sum, { bytes }) => sum + bytes, 0) : Number.POSITIVE_INFINITY
@@ -115,23 +121,17 @@ const leastOf = (plan: Passed<Plan>): number => {
  * holds no more memory, or no more than the user gave, and its predicted tick is no longer; else the same is tried
  * without siblings in one kernel, then without kernels of several results, then what surely costs neither, and if
  * that is worse too, nothing is fused. With `memory: 'small'` the plan that holds least is taken. Where none fits,
- * the error is that of the smallest one. Of a large graph only the plan that is taken is proved.
+ * the error is that of the smallest one.
  */
 export const chooseFusion =
-  (proved: (ir: Checked) => Passed<Plan>, unproved: (ir: Checked) => Passed<Plan>) =>
-  (ir: Checked): Passed<Plan> => {
-    const { fuse = ir.nodes.length <= mostByDefault } = ir.settings
-    if (!fuse) return proved(ir)
-    return isLarge(ir) ? E.chain(nowProved)(chosen(unproved)(ir)) : chosen(proved)(ir)
-  }
-
-const chosen =
   (planned: (ir: Checked) => Passed<Plan>) =>
   (ir: Checked): Passed<Plan> => {
+    const { fuse = ir.nodes.length <= mostByDefault } = ir.settings
+    if (!fuse) return planned(ir)
     const plain = planned(ir)
     const rejected: string[] = []
     const isSmall = ir.settings.memory === 'small'
-    const again = (isLarge(ir) ? noneLarger : noLarger)(planned)
+    const again = (triesFew(ir) ? noneLarger : noLarger)(planned)
     let least: { readonly plan: Passed<Plan>; readonly fusion?: Fused['fusion'] } = { plan: plain }
     let last: Fused['fusion'] | undefined
     for (const { ir: fused, fusion } of attempts(ir)) {

@@ -82,7 +82,8 @@ export const unproved =
   (ports: Provenance['ports']) =>
   (made: Unproved): Passed<Plan> => {
     const { plan, kernels, inits, decisions } = made
-    recordProvenance(plan, { kernels, inits, ports, decisions, prove: () => prove(ports)(made) })
+    const proof = () => prove(ports)(made)
+    recordProvenance(plan, { kernels, inits, ports, decisions, ticks: new Map(), prove: proof })
     return E.right(plan)
   }
 

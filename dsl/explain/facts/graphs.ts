@@ -32,8 +32,8 @@ export interface Graphs {
 }
 
 /**
- * Under `mode: 'auto'`, of a plan that this process compiled: the predictions of both modes; empty where the
- * mode was not the compiler's choice.
+ * Under `mode: 'auto'`, of a plan that this process compiled: the predictions of both modes, and why graph mode was
+ * not taken; empty where the mode was not the compiler's choice.
  */
 export const modeOf = (plan: Plan): string => {
   const modes = provenanceOf(plan)?.decisions.modes
@@ -41,7 +41,8 @@ export const modeOf = (plan: Plan): string => {
   const us = (nanoseconds: number): string => timeOf(nanoseconds / 1e3)
   const [own, other] =
     plan.graphs === undefined ? (['eager', 'graph'] as const) : (['graph', 'eager'] as const)
-  return `${own}: a tick of ${us(modes[own])} by the machine's figures, ${us(modes[other])} in mode ${other}`
+  const why = modes.against === '' ? '' : `: ${modes.against}`
+  return `${own}: a tick of ${us(modes[own])} by the machine's figures, ${us(modes[other])} in mode ${other}${why}`
 }
 
 /** How ticks in flight follow each other on the device, and why they have so many arenas. */

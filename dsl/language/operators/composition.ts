@@ -9,7 +9,6 @@ import type { FlowValue } from '../builder.js'
 import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
 import { apply, parted } from './apply.js'
 import { castTo } from './cast.js'
-import { attrsOfCode } from './code.js'
 import { isFloat } from './elementwise.js'
 import { type Expression, Trace } from './expression.js'
 import { mapOperator } from './map.js'
@@ -34,11 +33,12 @@ export class Parts {
     x: FlowValue,
     ...others: F
   ): FlowValue {
-    const trace = new Trace()
-    const [first, ...rest] = [x, ...others].map((_, i) => trace.emit(['operand', i]))
-    const code = trace.upTo(fn(first!, ...(rest as unknown as Elements<F>)))
+    const trace = new Trace(1 + others.length)
+    const [first, ...rest] = trace.operands
+    const attrs = trace.attrsUpTo(trace.take(fn(first!, ...(rest as unknown as Elements<F>))))
+    trace.code.release()
     const operands = others.map(flow => ['an operand', flow] as const)
-    return apply(mapOperator, this.at, x, operands, attrsOfCode(code))
+    return apply(mapOperator, this.at, x, operands, attrs)
   }
 
   reduce(how: keyof typeof reductions, x: FlowValue, axes: readonly number[], keepDims = true): FlowValue {

@@ -1,84 +1,47 @@
-import type { MapBinary, MapInstruction, MapUnary } from '../../ir/kernel-spec.js'
+import type { MapBinary, MapUnary } from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
 import { isOperandNumber } from './arithmetic.js'
-import { isSame } from './code.js'
-
-/** Instructions from which on equal ones are found by their text. */
-const long = 32
-
-const keyOf = ([op, ...rest]: MapInstruction): string =>
-  `${op} ${rest.map(each => (Object.is(each, -0) ? '-0' : each)).join(' ')}`
+import { attrsOf, Code, operationNumber } from './code.js'
+import type { Attrs } from './operator.js'
 
 /**
  * The instructions that a function of expressions makes: in single assignment, equal ones shared. A value
  * that is no expression of this trace counts as 1 and is listed as an error.
  */
 export class Trace {
-  readonly code: MapInstruction[] = []
+  readonly code = new Code()
+  /** The first operands of the kernel, which the function is given. */
+  readonly operands: readonly Expression[]
   /** Values of the function that are no expression of this trace. */
-  readonly strangers: string[] = []
-  /** The expression of each instruction. */
-  private readonly made: Expression[] = []
-  /** By instruction, of a code that is long. */
-  private known: Map<string, Expression> | undefined
+  strangers: readonly string[] = noStrangers
 
-  emit(instruction: MapInstruction): Expression {
-    const same = this.find(instruction)
-    if (same !== undefined) return same
-    this.code.push(instruction)
-    const made = new Expression(this, this.code.length - 1)
-    this.made.push(made)
-    this.known?.set(keyOf(instruction), made)
-    return made
+  constructor(operands: number) {
+    const given = new Array<Expression>(operands)
+    for (let i = 0; i < operands; i++) given[i] = new Expression(this, this.code.add(operandOp, 1, i))
+    this.operands = given
   }
 
-  private find(instruction: MapInstruction): Expression | undefined {
-    const { code, made } = this
-    if (code.length < long) {
-      for (let i = 0; i < code.length; i++) if (isSame(code[i]!, instruction)) return made[i]
-      return undefined
-    }
-    this.known ??= new Map(code.map((each, i) => [keyOf(each), made[i]!]))
-    return this.known.get(keyOf(instruction))
+  /** The place of an expression of this trace in the code. */
+  take(value: unknown): number {
+    if (value instanceof Expression && value.trace === this) return value.index
+    if (isOperandNumber(value)) return this.code.place(constOp, 1, value)
+    this.strangers = [
+      ...this.strangers,
+      value instanceof Expression ? 'an expression of another map' : show(value),
+    ]
+    return this.code.place(constOp, 1, 1)
   }
 
-  take(value: unknown): Expression {
-    if (value instanceof Expression && value.trace === this) return value
-    if (isOperandNumber(value)) return this.emit(['const', value])
-    this.strangers.push(value instanceof Expression ? 'an expression of another map' : show(value))
-    return this.emit(['const', 1])
-  }
-
-  /** The instructions that a result needs, and no more; the last one is the result. */
-  upTo(result: Expression): readonly MapInstruction[] {
-    const needed = new Uint8Array(result.index + 1)
-    needed[result.index] = 1
-    let count = 0
-    for (let index = result.index; index >= 0; index--) {
-      if (needed[index] === 0) continue
-      count++
-      const instruction = this.code[index]!
-      if (isLeaf(instruction)) continue
-      for (let i = 1; i < instruction.length; i++) needed[instruction[i] as number] = 1
-    }
-    if (count === needed.length) return this.code.slice(0, count)
-    const place = new Int32Array(needed.length)
-    const kept: MapInstruction[] = []
-    for (let index = 0; index <= result.index; index++)
-      if (needed[index] === 1) place[index] = kept.push(renumber(this.code[index]!, place)) - 1
-    return kept
+  /** The attributes of an elementwise node that computes the value at a place. An expression made later is of no use. */
+  attrsUpTo(result: number): Attrs {
+    this.code.keepUpTo(result)
+    return attrsOf(this.code)
   }
 }
 
-const isLeaf = ([op]: MapInstruction): boolean => op === 'operand' || op === 'const' || op === 'index'
-
-const renumber = (instruction: MapInstruction, place: Int32Array): MapInstruction =>
-  isLeaf(instruction)
-    ? instruction
-    : ([
-        instruction[0],
-        ...instruction.slice(1).map(index => place[index as number]!),
-      ] as unknown as MapInstruction)
+const noStrangers: readonly string[] = []
+const operandOp = operationNumber('operand')
+const constOp = operationNumber('const')
 
 type Operand = Expression | number
 
@@ -122,10 +85,10 @@ export class Expression {
     return this.binary('eq', other)
   }
   gt(other: Operand): Expression {
-    return this.trace.take(other).binary('lt', this)
+    return this.flipped('lt', other)
   }
   ge(other: Operand): Expression {
-    return this.trace.take(other).binary('le', this)
+    return this.flipped('le', other)
   }
   neg(): Expression {
     return this.unary('neg')
@@ -178,14 +141,24 @@ export class Expression {
   }
   /** `yes` where this is not 0, else `no`. */
   select(yes: Operand, no: Operand): Expression {
-    return this.trace.emit(['select', this.index, this.trace.take(yes).index, this.trace.take(no).index])
+    const { trace } = this
+    return this.made('select', 3, trace.take(yes), trace.take(no))
+  }
+
+  private flipped(op: MapBinary, other: Operand): Expression {
+    return new Expression(this.trace, this.trace.take(other)).binary(op, this)
   }
 
   private unary(op: MapUnary): Expression {
-    return this.trace.emit([op, this.index])
+    return this.made(op, 1)
   }
 
   private binary(op: MapBinary, other: unknown): Expression {
-    return this.trace.emit([op, this.index, this.trace.take(other).index])
+    return this.made(op, 2, this.trace.take(other))
+  }
+
+  private made(op: MapUnary | MapBinary | 'select', count: number, second = 0, third = 0): Expression {
+    const { trace } = this
+    return new Expression(trace, trace.code.place(operationNumber(op), count, this.index, second, third))
   }
 }

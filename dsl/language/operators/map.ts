@@ -5,7 +5,6 @@ import type { AnyFlow } from '../flow.js'
 import { badAttribute, type UnplacedError } from '../messages.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-import { attrsOfCode } from './code.js'
 import { elementwise } from './elementwise.js'
 import { type Expression, Trace } from './expression.js'
 import type { Attrs } from './operator.js'
@@ -42,20 +41,26 @@ const bad = (wanted: string, found: string): E.Either<UnplacedError, never> =>
 
 const attrsOf = (fn: unknown, operands: number): E.Either<UnplacedError, Attrs> => {
   if (typeof fn !== 'function') return bad('a function of expressions', show(fn))
-  const trace = new Trace()
-  const given: Expression[] = []
-  for (let i = 0; i < operands; i++) given.push(trace.emit(['operand', i]))
-  let result: Expression
+  const trace = new Trace(operands)
   try {
-    result = trace.take(fn(...given))
+    const result = trace.take(fn(...trace.operands))
+    if (trace.strangers.length > 0) return bad('expressions and finite numbers', trace.strangers.join(', '))
+    return E.right(trace.attrsUpTo(result))
   } catch (error) {
     return bad(
       'a function of expressions',
       `one that threw: ${error instanceof Error ? error.message : show(error)}`,
     )
+  } finally {
+    trace.code.release()
   }
-  if (trace.strangers.length > 0) return bad('expressions and finite numbers', trace.strangers.join(', '))
-  return E.right(attrsOfCode(trace.upTo(result)))
+}
+
+const roles: string[] = []
+const roleOf = (i: number): string => {
+  const role = roles[i] ?? `operand ${i + 1} of map`
+  if (i === roles.length && i < 64) roles.push(role)
+  return role
 }
 
 /**
@@ -68,7 +73,7 @@ export const map = <const F extends readonly Device<DType, Shape>[]>(
   ...others: F
 ) => {
   const at = here(map)
-  const operands = others.map((flow, i) => [`operand ${i + 1} of map`, flow] as const)
+  const operands = others.map((flow, i) => [roleOf(i), flow] as const)
   const fused = (x: unknown): unknown =>
     apply(mapOperator, at, x, operands, () => attrsOf(fn, 1 + others.length))
   return fused as unknown as <D extends DType, S extends Shape>(

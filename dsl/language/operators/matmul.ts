@@ -1,5 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
-import type { MatmulEpilogue, MatmulSpec } from '../../ir/kernel-spec.js'
+import type { MatmulEpilogue, MatmulOperand, MatmulSpec } from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
 import {
   type BoundSpec,
@@ -41,6 +41,15 @@ interface MatmulAttrs {
   readonly to?: DType
   /** Of a node that the pass `fuse` made: its further inputs are the bias and the residual. */
   readonly epilogue?: MatmulEpilogue
+  /** Likewise: operands of these shapes that lie in what the inputs are. */
+  readonly reads?: readonly (MatmulRead | null)[]
+}
+
+/** A matrix that is read where it lies in another value, whether or not it lies there transposed. */
+export interface MatmulRead {
+  readonly shape: readonly number[]
+  readonly transposed: boolean
+  readonly lies: Pick<MatmulOperand, 'batchStride' | 'rowStride' | 'offset'>
 }
 
 const attrsFrom = (attrs: Attrs): MatmulAttrs => attrs as unknown as MatmulAttrs
@@ -107,8 +116,12 @@ const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedEr
  * The product as the devices compute it: leading dimensions of x are rows where the weight is shared, a batch
  * where it is not.
  */
-export const matmulSpec = (x: BoundSpec, w: BoundSpec, attrs: Attrs): MatmulSpec => {
-  const { transpose, transposeX = false, to = x.dtype, epilogue } = attrsFrom(attrs)
+export const matmulSpec = (given: BoundSpec, givenW: BoundSpec, attrs: Attrs): MatmulSpec => {
+  const { transpose, transposeX = false, to = given.dtype, epilogue, reads = [] } = attrsFrom(attrs)
+  const [x, w] = [given, givenW].map((spec, i) => ({ ...spec, shape: reads[i]?.shape ?? spec.shape })) as [
+    BoundSpec,
+    BoundSpec,
+  ]
   const [rows, k] = lastTwo(x.shape, transposeX)
   const [, n] = lastTwo(w.shape, transpose)
   const [ofX, ofW] = [elements(x.shape.slice(0, -2)), elements(w.shape.slice(0, -2))]
@@ -117,16 +130,17 @@ export const matmulSpec = (x: BoundSpec, w: BoundSpec, attrs: Attrs): MatmulSpec
   const m = tall ? ofX * rows : rows
   const batch = tall ? 1 : Math.max(ofX, ofW)
   const { dtype } = x
+  const [a, b] = reads
   return {
     kind: 'matmul',
     m,
     n,
     k,
     batch,
-    ...(transposeX ? { transposeA: true } : {}),
-    transposeB: transpose,
-    a: { dtype, batchStride: batch === 1 || ofX === 1 ? 0 : m * k },
-    b: { dtype, batchStride: batch === 1 || ofW === 1 ? 0 : k * n },
+    ...((a?.transposed ?? transposeX) ? { transposeA: true } : {}),
+    transposeB: b?.transposed ?? transpose,
+    a: { dtype, batchStride: batch === 1 || ofX === 1 ? 0 : m * k, ...a?.lies },
+    b: { dtype, batchStride: batch === 1 || ofW === 1 ? 0 : k * n, ...b?.lies },
     c: { dtype: to, batchStride: batch === 1 ? 0 : m * n },
     workspace: 2 * batch * m * n * k >= wantsWorkspace ? workspaceBytes : 0,
     ...(epilogue === undefined ? {} : { epilogue }),
@@ -169,19 +183,23 @@ export const matmulOperator: Operator = {
   lower: (inputs, output, attrs) => {
     const [x, w] = inputs as readonly [BoundSpec, BoundSpec]
     const kernel = matmulSpec(x, w, attrs)
+    const { reads = [] } = attrsFrom(attrs)
     return {
       as: 'run',
       kernel,
       flops: 2 * kernel.batch * kernel.m * kernel.n * kernel.k,
-      movedBytes: inputs.reduce((sum, each) => sum + tensorBytes(each), tensorBytes(output)),
+      movedBytes: inputs.reduce(
+        (sum, { dtype, shape }, i) => sum + tensorBytes({ dtype, shape: reads[i]?.shape ?? shape }),
+        tensorBytes(output),
+      ),
       workspace: kernel.workspace,
     }
   },
   reference,
   // k products added in f32 in any order, each addition rounded, and one rounding to the type, which may go
   // the other way on a device.
-  tolerance: (output, [x], attrs) =>
-    (x ? lastTwo(x.shape, attrsFrom(attrs).transposeX === true)[1] : 1) * roundoff.f32 +
+  tolerance: (output, [x, w], attrs) =>
+    (x && w ? matmulSpec(x, w, attrs).k : 1) * roundoff.f32 +
     (output.dtype === 'f32' ? 0 : 2 * roundoff[output.dtype]),
   scale: ([x, w]) => (x ?? 0) * (w ?? 0),
 }

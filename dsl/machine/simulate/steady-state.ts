@@ -11,7 +11,8 @@ export interface Pace {
 /**
  * The pace from the ends of ticks. Ticks may come in groups (all ticks in flight end close together, then a
  * gap), so the pace is steady where the last intervals repeat those `p` before them, more of them than are in
- * flight, for the least such p. Otherwise the pace is the average of the second half.
+ * flight, for the least such p. Otherwise the pace is the average of the second half, over whole groups of as many
+ * ticks as are in flight.
  */
 export const paceOf = (ended: Float64Array, inFlight: number): Pace => {
   const last = ended.length - 1
@@ -24,7 +25,8 @@ export const paceOf = (ended: Float64Array, inFlight: number): Pace => {
     if (same) return { tick, over: p, steady: true }
   }
   if (last < 1) return { tick: ended[0] ?? 0, over: 1, steady: false }
-  const over = Math.max(1, last >> 1)
+  const half = last >> 1
+  const over = half >= inFlight ? half - (half % inFlight) : Math.min(inFlight, last)
   return { tick: (ended[last]! - ended[last - over]!) / over, over, steady: false }
 }
 

@@ -181,14 +181,14 @@ TEST_F(KeptChoices, AreReadWholeOrNotAtAll) {
   cuda::MatmulChosen chosen;
   chosen.few = true;
   chosen.choices = {{256, {{1, 2, ~std::uint64_t{0}}}, 4096}, {4, {{9}}, 0}};
-  const std::string problem = "braid choice 1\nproblem 2 8 4\n";
+  const std::string problem = "braid choice 2\nproblem 2 8 4\n";
   files.write(problem, chosen);
   const fs::path path = only();
   const std::string whole = text(path);
   cuda::MatmulChosen found;
   ASSERT_TRUE(files.read(problem, &found));
   EXPECT_TRUE(found.few && !found.apart && found.choices == chosen.choices);
-  EXPECT_FALSE(files.read("braid choice 2\nproblem 2 8 4\n", &found));
+  EXPECT_FALSE(files.read("braid choice 3\nproblem 2 8 4\n", &found));
   for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
     std::string damaged = whole;
     damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
@@ -246,7 +246,7 @@ TEST_F(KeptChoices, AreOnlyWhatWasMeasured) {
 
 TEST_F(KeptChoices, AreWrittenByManyAtOnce) {
   std::vector<std::thread> threads;
-  const std::string problem = "braid choice 1\nproblem 1\n";
+  const std::string problem = "braid choice 2\nproblem 1\n";
   std::atomic<int> wrong{0};
   for (std::size_t t = 0; t < 4; ++t)
     threads.emplace_back([&, t] {

@@ -106,10 +106,23 @@ TEST_F(FakeCudnn, IsTakenWhereItIsFaster) {
 TEST_F(FakeCudnn, TakesOperandsThatAreAligned) {
   const auto driver = opened();
   const auto kernel = prepared(*driver, spec());
-  EXPECT_EQ(kernel->form(), Kernel::Form::captured);
+  const DeviceAddress aligned[] = {512, 512, 512}, shifted[] = {512, 514, 512};
+  EXPECT_EQ(kernel->form(aligned, aligned), Kernel::Form::captured);
   EXPECT_EQ(kernel->pieces(), 1u);
   EXPECT_EQ(launched(*driver, *kernel), "cudnn 0");
   EXPECT_EQ(launched(*driver, *kernel, 2), "braid_attention");
+  // Then a graph has a node of Braid's own kernel.
+  EXPECT_EQ(kernel->form(shifted, aligned), Kernel::Form::node);
+  EXPECT_TRUE(kernel->waitsForNodes());
+  Graph graph = nullptr;
+  GraphNode node = nullptr;
+  ASSERT_EQ(driver->graphCreate(&graph), Status::ok);
+  for (const auto& [reads, status] :
+       {std::pair{aligned, Status::notSupported}, std::pair{shifted, Status::ok}}) {
+    const auto launch = NodeParams::launch(*kernel, {reads, reads + 3}, {512});
+    EXPECT_EQ(driver->nodeAdd(&node, graph, nullptr, 0, launch), status);
+  }
+  EXPECT_EQ(driver->graphDestroy(graph), Status::ok);
 }
 
 TEST_F(FakeCudnn, IsCapturedAsItIsLaunched) {
@@ -167,12 +180,13 @@ TEST_F(FakeCudnn, IsNotAskedForWhatItDoesNotCompute) {
   others.emplace_back("few queries", spec(1 << 20));
   AttentionSpec& few = others.back().second.attention;
   few.queries = 8;
+  const DeviceAddress at[] = {512, 512, 512, 512};
   for (const auto& [name, one] : others) {
     const auto driver = opened();
     const int made = calls("cudnnCreate");
     const auto kernel = prepared(*driver, one);
     EXPECT_EQ(calls("cudnnCreate"), made) << name;
-    EXPECT_EQ(kernel->form(), Kernel::Form::node) << name;
+    EXPECT_EQ(kernel->form(at, at), Kernel::Form::node) << name;
   }
   KernelSpec whole = spec(1024);  // each query sees all keys
   whole.attention.causal = false;

@@ -322,6 +322,56 @@ TEST_F(CudaDevice, MultipliesMatrices) {
   }
 }
 
+TEST_F(CudaDevice, MultipliesMatricesThatLieInLargerOnes) {
+  Random random{12};
+  for (const auto& [m, n, k, batch] :
+       {std::tuple{3, 5, 7, 1}, {64, 48, 32, 1}, {17, 128, 256, 3}, {2, 128, 256, 1}, {256, 256, 512, 2}})
+    for (const int transposed : {0, 1, 2, 3})
+      for (const DType type : {DType::f32, DType::f16, DType::bf16})
+        for (const std::int64_t more : {8, 3}) {
+          KernelSpec spec = product(m, n, k, batch, (transposed & 1) != 0, type, type);
+          spec.transposeA = (transposed & 2) != 0;
+          spec.a.rowStride = (spec.transposeA ? m : k) + more, spec.a.offset = 2 * more;
+          spec.b.rowStride = (spec.transposeB ? k : n) + 2 * more, spec.b.offset = more;
+          if (batch > 1) spec.a.batchStride = spec.a.rowStride * (m + k), spec.b.batchStride = 8;
+          const auto values = [&](std::int64_t elements) {
+            return randomBytes(random, type, static_cast<std::size_t>(elements) * elementBytes(type), false);
+          };
+          const Bytes a = values(spec.endOfA()), b = values(spec.endOfB());
+          expectEqual(spec, {a, b},
+                      {Bytes(static_cast<std::size_t>(m * n * batch) * elementBytes(type), 0xcd)}, {type},
+                      type == DType::f32 ? 1e-5 : 1e-2,
+                      "matmul " + std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k) +
+                          " in larger ones, of type " + std::to_string(static_cast<int>(type)));
+          if (HasFatalFailure()) return;
+        }
+}
+
+TEST_F(CudaDevice, ProductsWriteWhatTheirActivationIsComputedOf) {
+  Random random{13};
+  for (const auto& [m, n, k, batch] :
+       {std::tuple{40, 64, 32, 1}, {3, 128, 256, 1}, {17, 33, 20, 1}, {24, 64, 40, 3}, {512, 768, 512, 1}})
+    for (const DType type : {DType::f32, DType::f16, DType::bf16})
+      for (const Activation activation : {Activation::gelu, Activation::relu})
+        for (const bool bias : {true, false}) {
+          KernelSpec spec = product(m, n, k, batch, false, type, type);
+          spec.epilogue.activation = activation, spec.epilogue.bias = bias, spec.epilogue.auxiliary = true;
+          spec.epilogue.scale = 0.25;
+          spec.readCount = bias ? 3 : 2, spec.writeCount = 2;
+          const auto values = [&](std::int64_t elements) {
+            return randomBytes(random, type, static_cast<std::size_t>(elements) * elementBytes(type), false);
+          };
+          std::vector<Bytes> reads{values(m * k * batch), values(n * k * batch)};
+          if (bias) reads.push_back(values(n));
+          const Bytes c(static_cast<std::size_t>(m * n * batch) * elementBytes(type), 0xcd);
+          expectEqual(spec, reads, {c, c}, {type, type}, type == DType::f32 ? 1e-5 : 1e-2,
+                      "an auxiliary output of " + std::to_string(m) + " x " + std::to_string(n) +
+                          " of type " + std::to_string(static_cast<int>(type)) +
+                          (bias ? " with a bias" : ""));
+          if (HasFatalFailure()) return;
+        }
+}
+
 TEST_F(CudaDevice, MultipliesMixedTypesByItsOwnKernel) {
   Random random{11};
   KernelSpec spec = product(50, 70, 33, 2, true, DType::f32, DType::bf16);

@@ -215,10 +215,12 @@ class Emulation {
 
   // A source with its reads, the types of its pointers in the source's words, and the bytes that it writes.
   // `before` is put in front of the text, in its namespace. The reads in `changed` are written too, in their
-  // memory, after the first write.
+  // memory, after the first write. Of `more` bytes there is another write after it, the result of
+  // "entry-more".
   void add(const std::string& name, const cuda::KernelSource& source, const std::vector<const char*>& types,
            const std::vector<std::vector<std::uint8_t>>& reads, std::size_t bytes,
-           const std::string& before = "", const std::vector<std::size_t>& changed = {}) {
+           const std::string& before = "", const std::vector<std::size_t>& changed = {},
+           std::size_t more = 0) {
     std::string text = replaced(source.text, "extern \"C\" ", "");
     text = replaced(text, "asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x.bits));",
                     "y = braid::floatFromF16(x.bits);");
@@ -243,6 +245,9 @@ class Emulation {
       text_ += "static void run_" + entry + "(char** p) { " + entry + "(" + arguments + "0); }\n";
       main_ += "    std::vector<char> " + entry + "(" + std::to_string(bytes) +
                " + 64);\n    p.push_back(aligned(" + entry + "));\n";
+      if (more > 0)
+        main_ += "    std::vector<char> more(" + std::to_string(more) +
+                 " + 64);\n    p.push_back(aligned(more));\n";
       for (const std::size_t r : changed) {
         const std::string which = std::to_string(r);
         main_ += "    files[" + which + "] = fileOf(\"" + (folder_ / (name + "-" + which)).string() +
@@ -253,6 +258,9 @@ class Emulation {
                std::to_string(variant.threads / variant.block) + ", " + std::to_string(variant.block) + ", " +
                name + "::clusterSize);\n    toFile(\"" + pathOf(name, entry) + "\", aligned(" + entry +
                "), " + std::to_string(bytes) + ");\n";
+      if (more > 0)
+        main_ += "    toFile(\"" + pathOf(name, entry + "-more") + "\", aligned(more), " +
+                 std::to_string(more) + ");\n";
       for (const std::size_t r : changed)
         main_ += "    toFile(\"" + pathOf(name, entry + "-" + std::to_string(r)) + "\", aligned(files[" +
                  std::to_string(r) + "]), " + std::to_string(reads[r].size()) + ");\n";

@@ -328,6 +328,68 @@ TEST_F(CudaFake, ProductsHaveAnEpilogue) {
   }
 }
 
+// The library reads rows at their strides, and writes the auxiliary output of gelu where it can; else a
+// kernel follows that computes the activation of it. So it is of relu, whose auxiliary output would be a
+// mask.
+TEST_F(CudaFake, ProductsHaveRowStridesAndAnAuxiliaryOutput) {
+  for (const DType type : {DType::bf16, DType::f32})
+    for (const std::int64_t n : {8, 5})
+      for (const std::int64_t batch : {1, 2})
+        for (const Activation activation : {Activation::gelu, Activation::relu}) {
+          KernelSpec spec;
+          spec.kind = KernelSpec::Kind::matmul;
+          spec.m = 3, spec.n = n, spec.k = 4, spec.batch = batch;
+          spec.a = {type, 40, 10, 3}, spec.b = {type, 0, 12, 2}, spec.c = {type, 3 * n};
+          spec.epilogue.bias = true, spec.epilogue.auxiliary = true, spec.epilogue.activation = activation;
+          spec.readCount = 3, spec.writeCount = 2;
+          const std::size_t size = elementBytes(type), count = static_cast<std::size_t>(3 * n * batch);
+          Random random{static_cast<std::uint64_t>(n)};
+          std::vector<std::uint8_t> a = randomBytes(random, type, 100 * size, false),
+                                    b = randomBytes(random, type, 60 * size, false),
+                                    bias = randomBytes(random, type, 8 * size, false);
+          struct Both {
+            std::vector<std::uint8_t> c, auxiliary;
+          } found{std::vector<std::uint8_t>(count * size), std::vector<std::uint8_t>(count * size)},
+              wanted = found;
+          std::vector<DeviceAddress> reads;
+          for (const auto* each : {&a, &b, &bias})
+            reads.push_back(reinterpret_cast<DeviceAddress>(each->data()));
+          const auto writesOf = [](Both& both) {
+            return std::array{reinterpret_cast<DeviceAddress>(both.c.data()),
+                              reinterpret_cast<DeviceAddress>(both.auxiliary.data())};
+          };
+          std::string detail;
+          CpuKernelResult host;
+          ASSERT_EQ(prepareCpu(&host, spec, {}, &detail), Status::ok) << detail;
+          std::vector<DeviceAddress> all = reads;
+          for (const DeviceAddress write : writesOf(wanted)) all.push_back(write);
+          Scratch scratch;
+          ASSERT_TRUE(host->run(all.data(), scratch, Part::all));
+          std::unique_ptr<Kernel> kernel;
+          ASSERT_EQ(driver_->prepare(&kernel, spec, {}), Status::ok) << driver_->lastDetail();
+          EXPECT_EQ(live("memory"), 0);
+          const bool whole = activation == Activation::gelu && type == DType::bf16 && n == 8;
+          EXPECT_EQ(kernel->pieces(), whole ? 3u : 4u);
+          const int launches = calls("cuLaunchKernel");
+          const auto writes = writesOf(found);
+          ASSERT_EQ(driver_->launch(*kernel, reads.data(), writes.data(), nullptr), Status::ok)
+              << driver_->lastDetail();
+          EXPECT_EQ(calls("cuLaunchKernel") - launches, whole ? 0 : 1);
+          // The fake runs no kernels: of several layers, the bias is apart too.
+          for (std::size_t i = 0; i < count; ++i) {
+            if (whole) {
+              EXPECT_NEAR(elementOf(found.c, type, i), elementOf(wanted.c, type, i), 0.05) << i;
+            }
+            if (whole || batch == 1) {
+              EXPECT_NEAR(elementOf(found.auxiliary, type, i), elementOf(wanted.auxiliary, type, i), 0.05)
+                  << i;
+            }
+          }
+          const DeviceAddress odd[] = {writes[0], writes[1] + 2};
+          EXPECT_EQ(driver_->launch(*kernel, reads.data(), odd, nullptr), Status::misalignedAddress);
+        }
+}
+
 // The library's relu is taken where it keeps a NaN and makes +0 of -0; else a kernel follows the product.
 TEST_F(CudaFake, ReluOfTheLibraryIsTakenWhereItIsExact) {
   const auto relu = fake<void(int, int)>("fake_relu");
@@ -382,6 +444,9 @@ TEST_F(CudaFake, ReluOfTheLibraryIsTakenWhereItIsExact) {
       // The fake runs no kernels: what relu would find is there.
       KernelSpec given = spec;
       if (!exact) given.epilogue.activation = Activation::none;
+      // With several layers, that kernel adds the bias too.
+      if (!exact && spec.batch > 1) given.epilogue.bias = false;
+      if (!given.epilogue.bias) reads.resize(2), given.readCount = 2;
       computed(given, wanted);
       for (std::size_t i = 0; i < static_cast<std::size_t>(spec.batch) * 15; ++i) {
         if (i % 15 / 5 == 1 && i < 15)

@@ -7,6 +7,7 @@
 
 #include "executor/session.h"
 #include "test/cuda/fake.h"
+#include "test/executor/generated.h"
 
 namespace braid::test {
 namespace {
@@ -105,14 +106,14 @@ TEST_F(CudaFakeGraphs, KernelsSayHowTheyGetIntoAGraph) {
   copies.writeCount = 1;
   std::unique_ptr<Kernel> kernel;
   ASSERT_EQ(driver_->prepare(&kernel, copies, {}), Status::ok);
-  EXPECT_EQ(kernel->form(), Kernel::Form::captured);
+  EXPECT_EQ(kernel->form(nullptr, nullptr), Kernel::Form::captured);
   const Graph made = graph();
   GraphNode node = nullptr;
   EXPECT_EQ(driver_->nodeAdd(&node, made, nullptr, 0, NodeParams::launch(*kernel, {1, 2}, {3})),
             Status::notSupported);
   copies.parts = copies.readCount = 1;
   ASSERT_EQ(driver_->prepare(&kernel, copies, {}), Status::ok);
-  EXPECT_EQ(kernel->form(), Kernel::Form::node);
+  EXPECT_EQ(kernel->form(nullptr, nullptr), Kernel::Form::node);
   NodeKind kind = NodeKind::other;
   ASSERT_EQ(driver_->nodeKind(add(made, NodeParams::launch(*kernel, {1}, {3})), &kind), Status::ok);
   EXPECT_EQ(kind, NodeKind::copy);
@@ -123,7 +124,7 @@ TEST_F(CudaFakeGraphs, KernelsSayHowTheyGetIntoAGraph) {
   user.source = "extern \"C\" __global__ void twice(float* x) {}";
   user.writeCount = 1;
   ASSERT_EQ(driver_->prepare(&kernel, user, {}), Status::ok) << driver_->lastDetail();
-  ASSERT_EQ(kernel->form(), Kernel::Form::node);
+  ASSERT_EQ(kernel->form(nullptr, nullptr), Kernel::Form::node);
   const Graph runs = graph();
   add(runs, NodeParams::launch(*kernel, {}, {3}));
   const GraphExec exec = instantiate(runs);
@@ -135,6 +136,55 @@ TEST_F(CudaFakeGraphs, KernelsSayHowTheyGetIntoAGraph) {
   driver_->execDestroy(exec);
   driver_->graphDestroy(runs);
   driver_->graphDestroy(made);
+}
+
+TEST_F(CudaFakeGraphs, AKernelThatWaitsForNodesMayStartBeforeKernelsHaveEnded) {
+  KernelSpec doubled;
+  doubled.kind = KernelSpec::Kind::map;
+  doubled.shape = {64};
+  doubled.operands = {{DType::f32, 0, {1}}};
+  doubled.code = {{MapOp::operand, 0}, {MapOp::add, 0, 0}};
+  doubled.results = {{1, DType::f32}};
+  doubled.readCount = doubled.writeCount = 1;
+  std::unique_ptr<Kernel> kernel;
+  ASSERT_EQ(driver_->prepare(&kernel, doubled, {}), Status::ok) << driver_->lastDetail();
+  EXPECT_TRUE(kernel->waitsForNodes());
+  const Graph made = graph();
+  const GraphNode copy = add(made, NodeParams::copy(CopyKind::deviceToDevice, 0x2000, 0x1000, 256));
+  NodeParams params = NodeParams::launch(*kernel, {0x1000}, {0x2000});
+  const GraphNode first = add(made, params, {copy});
+  const int before = calls("programmatic edge");
+  params.early = {true, false};
+  add(made, params, {first, copy});
+  EXPECT_EQ(calls("programmatic edge"), before + 1);
+  params.early = {true};
+  GraphNode refused = nullptr;
+  EXPECT_EQ(driver_->nodeAdd(&refused, made, &copy, 1, params), Status::invalidValue);
+  driver_->graphDestroy(made);
+}
+
+// Programs whose runs are maps and copies: each edge between two maps is programmatic, and no other is.
+TEST_F(CudaFakeGraphs, KernelsOfAPlanStartBeforeThoseInFrontHaveEnded) {
+  std::mt19937 random(20261125);
+  int programmatic = 0;
+  const std::shared_ptr<Driver> driver = std::move(driver_);
+  for (int i = 0; i < 20; ++i) {
+    const ProgramSpec spec = asOneGraph(generated(random, 1));
+    if (spec.nodes.size() == 13) continue;  // which the fake driver refuses
+    Decoded decoded;
+    ASSERT_FALSE(decode(spec, &decoded));
+    const auto isMap = [&](std::uint32_t command) {
+      return spec.nodes[decoded.steps[command].subject].kernel == 1;
+    };
+    int wanted = 0;
+    for (const auto& [from, to] : decoded.graphs.front().edges) wanted += isMap(from) && isMap(to);
+    const int before = calls("programmatic edge");
+    Ends ends;
+    ASSERT_TRUE(opened({driver}, spec, ends, false, false));
+    EXPECT_EQ(calls("programmatic edge") - before, wanted);
+    programmatic += wanted;
+  }
+  EXPECT_GT(programmatic, 100);
 }
 
 TEST_F(CudaFakeGraphs, ConditionsAndTheirBodies) {
@@ -151,7 +201,7 @@ TEST_F(CudaFakeGraphs, ConditionsAndTheirBodies) {
   add(bodies[1], NodeParams::empty());
   std::unique_ptr<Kernel> set;
   ASSERT_EQ(driver_->prepareCondition(&set), Status::ok) << driver_->lastDetail();
-  EXPECT_EQ(set->form(), Kernel::Form::node);
+  EXPECT_EQ(set->form(nullptr, nullptr), Kernel::Form::node);
   driver_->graphDestroy(made);
 }
 

@@ -274,23 +274,11 @@ TEST(CudaRowSource, KeepsAResultInsteadOfItsOperands) {
   expectHosts(specs, random, wholeBytes);
 }
 
-// Every kind of generated text, by the compiler that will see it.
-TEST(CudaSources, CompileUnderNvrtc) {
-  std::string problem;
-  const auto nvrtc = NvrtcLibrary::open({}, 13000, &problem);
-  if (!nvrtc) GTEST_SKIP() << problem;
-  const auto compiles = [&](const std::string& text, const std::string& what, int architecture = 80) {
-    nvrtcProgram program = nullptr;
-    ASSERT_EQ(nvrtc->call.nvrtcCreateProgram(&program, text.c_str(), "generated.cu", 0, nullptr, nullptr), 0);
-    const std::string target = "--gpu-architecture=compute_" + std::to_string(architecture);
-    const char* options[] = {"--std=c++17", target.c_str(), "--fmad=false"};
-    const int code = nvrtc->call.nvrtcCompileProgram(program, 3, options);
-    std::size_t bytes = 0;
-    nvrtc->call.nvrtcGetProgramLogSize(program, &bytes);
-    std::string log(bytes, 0);
-    nvrtc->call.nvrtcGetProgramLog(program, log.data());
-    EXPECT_EQ(code, 0) << what << "\n" << log << "\n" << text;
-    nvrtc->call.nvrtcDestroyProgram(&program);
+// Every kind of generated text.
+template <class See>
+void eachSource(const See& see) {
+  const auto sees = [&](const std::string& text, const char* what, int architecture = 80) {
+    see(text, what, architecture);
   };
   KernelSource source;
   for (bool whole : {false, true}) {
@@ -306,13 +294,13 @@ TEST(CudaSources, CompileUnderNvrtc) {
         {last, DType::u8}, {last, DType::i32}, {last, DType::f16}, {last, DType::bf16}, {last, DType::f32}};
     source = {};
     mapSource(spec, &source);
-    compiles(source.text, "map");
+    sees(source.text, "map");
   }
   Random random{20261124};
   for (int i = 0; i < 12; ++i) {
     source = {};
     mapSource(randomRows(random), &source);
-    compiles(source.text, "rows");
+    sees(source.text, "rows");
   }
   for (const auto& [outer, length, inner] : {std::tuple{6144, 8192, 1},
                                              {1, 100000, 1},
@@ -329,7 +317,7 @@ TEST(CudaSources, CompileUnderNvrtc) {
       spec.how = type == DType::u8 ? ReduceHow::max : type == DType::f16 ? ReduceHow::min : ReduceHow::mean;
       source = {};
       reduceSource(spec, 132, &source);
-      compiles(source.text, "reduce");
+      sees(source.text, "reduce");
     }
   }
   for (const std::int64_t inner : {1, 5}) {
@@ -341,35 +329,35 @@ TEST(CudaSources, CompileUnderNvrtc) {
       spec.input = type, spec.output = DType::i32;
       source = {};
       chooseSource(spec, &source);
-      compiles(source.text, "argmax");
+      sees(source.text, "argmax");
       spec.kind = KernelSpec::Kind::gather;
       spec.count = 9;
       source = {};
       gatherSource(spec, &source);
-      compiles(source.text, "gather");
+      sees(source.text, "gather");
       source = {};
       appendSource(spec, &source);
-      compiles(source.text, "append");
+      sees(source.text, "append");
       spec.along = true;
       source = {};
       gatherSource(spec, &source);
-      compiles(source.text, "gather along");
+      sees(source.text, "gather along");
       spec.kind = KernelSpec::Kind::reduce;
       source = {};
       chooseSource(spec, &source);
-      compiles(source.text, "argmax of several");
+      sees(source.text, "argmax of several");
       spec.kind = KernelSpec::Kind::scan;
       for (const std::int64_t length : {70, 7000}) {
         spec.length = length;
         source = {};
         scanSource(spec, &source);
-        compiles(source.text, "scan");
+        sees(source.text, "scan");
       }
       spec.kind = KernelSpec::Kind::join;
       spec.pieces = {{16, false, 0}, {32, true, 1}, {48, false, 0}};
       source = {};
       joinSource(spec, &source);
-      compiles(source.text, "join");
+      sees(source.text, "join");
     }
   }
   for (DType type : {DType::i32, DType::f32, DType::f16, DType::bf16}) {
@@ -378,7 +366,7 @@ TEST(CudaSources, CompileUnderNvrtc) {
     spec.count = 70, spec.seed = 0x1fffffffffffff, spec.output = type;
     source = {};
     randomSource(spec, &source);
-    compiles(source.text, "random");
+    sees(source.text, "random");
   }
   for (const std::int64_t queries : {1, 40}) {
     for (DType type : {DType::f32, DType::f16, DType::bf16}) {
@@ -394,7 +382,22 @@ TEST(CudaSources, CompileUnderNvrtc) {
       for (const int architecture : {80, 90}) {
         source = {};
         attentionSource(spec, architecture, 132, &source);
-        compiles(source.text, "attention", architecture);
+        sees(source.text, "attention", architecture);
+      }
+    }
+  }
+  for (const std::int64_t filters : {1, 3, 24, 40, 70, 300}) {
+    for (DType type : {DType::f32, DType::f16, DType::bf16}) {
+      KernelSpec spec;
+      spec.kind = KernelSpec::Kind::conv;
+      spec.input = type, spec.batch = 8;
+      spec.conv.groups = 2, spec.conv.channels = type == DType::f16 ? 3 : 8, spec.conv.filters = filters;
+      spec.conv.spatial = {{30, 3, 2, 2, 1, 1}};
+      if (filters > 1) spec.conv.spatial.push_back({40, filters == 40 ? 23 : 5, 1, 1, 2, 2});
+      for (const int architecture : {80, 90}) {
+        source = {};
+        convSource(spec, architecture, filters == 70 ? 132 : 1, &source);
+        sees(source.text, "conv", architecture);
       }
     }
   }
@@ -405,22 +408,57 @@ TEST(CudaSources, CompileUnderNvrtc) {
     product.transposeB = (transposed & 1) != 0, product.transposeA = (transposed & 2) != 0;
     source = {};
     matmulSource(product, &source);
-    compiles(source.text, "matmul");
+    sees(source.text, "matmul");
     KernelSpec finished = product;
     finished.epilogue.bias = transposed < 3, finished.epilogue.residual = transposed == 1;
     finished.epilogue.activation = transposed == 2 ? Activation::gelu : Activation::none;
     finished.epilogue.scale = 0.5;
+    finished.epilogue.auxiliary = transposed == 2;
+    finished.a.rowStride = finished.b.rowStride = 2048, finished.a.offset = 16;
     source = {};
     matmulSource(finished, &source);
-    compiles(source.text, "matmul with an epilogue");
+    sees(source.text, "matmul with an epilogue");
     finished.m = 3, finished.n = 64, finished.k = 1024, finished.batch = 1;
     finished.a.dtype = finished.b.dtype = DType::bf16;
     for (const int architecture : {80, 90}) {
       source = {};
       if (fewRowsSource(finished, architecture, 132, &source))
-        compiles(source.text, "matmul of few rows", architecture);
+        sees(source.text, "matmul of few rows", architecture);
     }
   }
+}
+
+TEST(CudaSources, CompileUnderNvrtc) {
+  std::string problem;
+  const auto nvrtc = NvrtcLibrary::open({}, 13000, &problem);
+  if (!nvrtc) GTEST_SKIP() << problem;
+  eachSource([&](const std::string& text, const char* what, int architecture) {
+    nvrtcProgram program = nullptr;
+    ASSERT_EQ(nvrtc->call.nvrtcCreateProgram(&program, text.c_str(), "generated.cu", 0, nullptr, nullptr), 0);
+    const std::string target = "--gpu-architecture=compute_" + std::to_string(architecture);
+    const char* options[] = {"--std=c++17", target.c_str(), "--fmad=false"};
+    const int code = nvrtc->call.nvrtcCompileProgram(program, 3, options);
+    std::size_t bytes = 0;
+    nvrtc->call.nvrtcGetProgramLogSize(program, &bytes);
+    std::string log(bytes, 0);
+    nvrtc->call.nvrtcGetProgramLog(program, log.data());
+    EXPECT_EQ(code, 0) << what << "\n" << log << "\n" << text;
+    nvrtc->call.nvrtcDestroyProgram(&program);
+  });
+}
+
+// A kernel that touched memory before would read what a node in front of it is still writing
+// (NodeParams::early).
+TEST(CudaSources, WaitForTheNodesBeforeThemFirst) {
+  std::size_t kernels = 0;
+  eachSource([&](const std::string& text, const char* what, int) {
+    for (std::size_t at = 0; (at = text.find("__global__", at)) != std::string::npos; ++at, ++kernels) {
+      const std::size_t body = text.find('{', at) + 1;
+      const std::string first = "\n  gridDependencySync();\n";
+      EXPECT_EQ(text.substr(body, first.size()), first) << what << "\n" << text.substr(at, 400);
+    }
+  });
+  EXPECT_GT(kernels, 100u);
 }
 
 }  // namespace

@@ -387,7 +387,7 @@ TEST_P(Graphs, KernelsAreNodesOrAreCaptured) {
   twice.readCount = twice.writeCount = 1;
   std::unique_ptr<Kernel> kernel;
   ASSERT_EQ(driver_->prepare(&kernel, twice, {}), Status::ok) << driver_->lastDetail();
-  ASSERT_EQ(kernel->form(), Kernel::Form::node);
+  ASSERT_EQ(kernel->form(nullptr, nullptr), Kernel::Form::node);
   const DeviceAddress memory = words(12);
   const auto bits = [](float value) { return std::bit_cast<std::uint32_t>(value); };
   write(memory, std::vector<std::uint32_t>(12, bits(1.5f)));

@@ -417,8 +417,16 @@ TEST(HostMatmul, IsBitForBitThreePlainLoops) {
           if (shared == 2) spec.b.batchStride = 0;
           spec.workspace = shared == 0 ? 512 : 0;
           if (type == DType::f16 && transposed) spec.c.dtype = DType::f32;
-          const DeviceAddress a = randomMemory(*driver, type, 2 * m * k, random),
-                              b = randomMemory(*driver, type, 2 * k * n, random);
+          // In f32 the matrices lie in larger ones.
+          const std::int64_t acrossA = spec.transposeA ? m : k, acrossB = transposed ? k : n;
+          if (type == DType::f32) {
+            spec.a.rowStride = acrossA + 3, spec.a.offset = 2, spec.b.rowStride = acrossB + 1;
+            if (spec.a.batchStride != 0) spec.a.batchStride = (acrossA + 3) * (m + k) + 5;
+            if (spec.b.batchStride != 0) spec.b.batchStride = (acrossB + 1) * (n + k);
+          }
+          const std::int64_t rowA = spec.a.row(acrossA), rowB = spec.b.row(acrossB);
+          const DeviceAddress a = randomMemory(*driver, type, spec.endOfA(), random),
+                              b = randomMemory(*driver, type, spec.endOfB(), random);
           const DeviceAddress c =
               allocate(*driver, static_cast<std::size_t>(2 * m * n) * elementBytes(spec.c.dtype));
           std::vector<DeviceAddress> writes = {c};
@@ -426,14 +434,14 @@ TEST(HostMatmul, IsBitForBitThreePlainLoops) {
           ASSERT_EQ(launch(*driver, spec, {a, b}, writes), Status::ok) << driver->lastDetail();
           // Widened once, and read through plain pointers: under a sanitizer every call of the loops below
           // would count.
-          const std::vector<float> as = widened(a, type, 2 * m * k), bs = widened(b, type, 2 * k * n);
-          const std::int64_t along = transposed ? 1 : n, across = transposed ? k : 1;
-          const std::int64_t down = spec.transposeA ? 1 : k, right = spec.transposeA ? m : 1;
+          const std::vector<float> as = widened(a, type, spec.endOfA()), bs = widened(b, type, spec.endOfB());
+          const std::int64_t along = transposed ? 1 : rowB, across = transposed ? rowB : 1;
+          const std::int64_t down = spec.transposeA ? 1 : rowA, right = spec.transposeA ? rowA : 1;
           for (std::int64_t i = 0; i < 2; ++i)
             for (std::int64_t row = 0; row < m; ++row)
               for (std::int64_t column = 0; column < n; ++column) {
                 float sum = 0;
-                const float* x = as.data() + i * spec.a.batchStride + row * down;
+                const float* x = as.data() + spec.a.offset + i * spec.a.batchStride + row * down;
                 const float* y = bs.data() + i * spec.b.batchStride + column * across;
                 for (std::int64_t q = 0; q < k; ++q) {
                   const float part = x[q * right] * y[q * along];
@@ -448,8 +456,8 @@ TEST(HostMatmul, IsBitForBitThreePlainLoops) {
 TEST(HostMatmul, AnEpilogueIsAppliedToTheSumsAndRoundedOnce) {
   for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{7, 33, 30}, {1, 530, 5}, {20, 3, 300}})
     for (const DType type : {DType::f32, DType::bf16})
-      for (const int steps :
-           {1, 2, 3, 4, 5, 8, 9, 11, 13, 16, 17}) {  // bits: bias, residual, gelu, scale, relu
+      for (const int steps : {1, 2, 3, 4, 5, 8, 9, 11, 13, 16, 17, 36, 45,
+                              49}) {  // bits: bias, residual, gelu, scale, relu, auxiliary
         Random random{static_cast<std::uint64_t>(m * 100 + steps)};
         const auto driver = host();
         KernelSpec spec = product(m, n, k, 2, false, type);
@@ -458,6 +466,7 @@ TEST(HostMatmul, AnEpilogueIsAppliedToTheSumsAndRoundedOnce) {
                                    : (steps & 16) != 0 ? Activation::relu
                                                        : Activation::none;
         spec.epilogue.scale = (steps & 8) != 0 ? -0.375 : 1;
+        spec.epilogue.auxiliary = (steps & 32) != 0;
         KernelSpec plain = product(m, n, k, 2, false, type);
         plain.c.dtype = DType::f32;
         const DeviceAddress a = randomMemory(*driver, type, 2 * m * k, random),
@@ -470,11 +479,18 @@ TEST(HostMatmul, AnEpilogueIsAppliedToTheSumsAndRoundedOnce) {
         if (spec.epilogue.bias) reads.push_back(bias);
         if (spec.epilogue.residual) reads.push_back(residual);
         ASSERT_EQ(launch(*driver, plain, {a, b}, {sums}), Status::ok) << driver->lastDetail();
-        ASSERT_EQ(launch(*driver, spec, reads, {c}), Status::ok) << driver->lastDetail();
+        std::vector<DeviceAddress> writes = {c};
+        if (spec.epilogue.auxiliary)
+          writes.push_back(allocate(*driver, static_cast<std::size_t>(2 * m * n) * elementBytes(type)));
+        ASSERT_EQ(launch(*driver, spec, reads, writes), Status::ok) << driver->lastDetail();
         for (std::int64_t i = 0; i < 2 * m * n; ++i) {
           float value = widen(sums, DType::f32, i);
           if ((steps & 8) != 0) value *= -0.375f;
           if ((steps & 1) != 0) value += widen(bias, type, i % n);
+          if (spec.epilogue.auxiliary) {
+            ASSERT_TRUE(sameNumber(bitsAt(writes[1], type, i), narrow(value, type), type))
+                << steps << " " << i;
+          }
           if ((steps & 4) != 0) {
             const float inner = (value + value * value * value * 0.044715f) * 0.7978845608028654f;
             value = value * 0.5f * (static_cast<float>(std::tanh(static_cast<double>(inner))) + 1.0f);
@@ -892,6 +908,12 @@ TEST(HostKernels, SpecsThatCannotBeAreRefusedWithTheReason) {
   refused(but(matmul, [&](auto& s) { s.k = huge; }), "too many");
   refused(but(matmul, [](auto& s) { s.a.dtype = DType::u8; }), "f32, f16 or bf16");
   refused(but(matmul, [](auto& s) { s.b.batchStride = -1; }), "negative");
+  refused(but(matmul, [](auto& s) { s.a.rowStride = s.k - 1; }), "a row stride of");
+  refused(but(matmul, [](auto& s) { s.transposeA = true, s.a.rowStride = s.m - 1; }), "a row stride of");
+  refused(but(matmul, [&](auto& s) { s.b.rowStride = huge; }), "too far");
+  refused(but(matmul, [](auto& s) { s.b.offset = -1; }), "out of memory");
+  refused(but(matmul, [](auto& s) { s.c.rowStride = s.n + 1; }), "no row stride");
+  refused(but(matmul, [](auto& s) { s.epilogue.auxiliary = true; }), "auxiliary");
   refused(but(matmul, [](auto& s) { s.batch = 2, s.c.batchStride = 5; }), "overlap");
   refused(but(matmul, [&](auto& s) { s.batch = 3, s.a.batchStride = huge; }), "too far");
   KernelSpec reduce;

@@ -250,8 +250,8 @@ describe.each(present)('memory of captures on %s', name => {
       y: x.pipe(upload(laneOf('copy')), mul(param('w', row)), download(laneOf('copy'))),
     }))
     const [planned, pooled] = [
-      orThrow(compile(body, { storage: 'planned' })),
-      orThrow(compile(body, { storage: 'pooled' })),
+      orThrow(compile(body, { mode: 'eager', storage: 'planned' })),
+      orThrow(compile(body, { mode: 'eager', storage: 'pooled' })),
     ]
     const own = { w: new Float32Array(64).fill(2) }
     const one = tree({

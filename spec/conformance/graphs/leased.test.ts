@@ -25,7 +25,7 @@ const net = graph({ x: tensor('f32', [size]) }, ({ x }) => {
 })
 const filled = (value: number): Float32Array => new Float32Array(size).fill(value)
 const sessionOn = async (device: Device, inFlight: number) =>
-  orThrow(await open(orThrow(compile(net, { inFlight })), { device, poison: true })())
+  orThrow(await open(orThrow(compile(net, { mode: 'eager', inFlight })), { device, poison: true })())
 const floats = (words: Uint32Array): readonly number[] => [...new Set(new Float32Array(words.buffer))]
 
 describe.each(present)('leased blocks in graphs on %s', name => {
@@ -86,7 +86,7 @@ describe.each(present)('leased blocks in graphs on %s', name => {
 
   it('a run that waits for slots which graphs keep says so, and names what else is lent', async () => {
     await using device = await openOn(name)
-    const plan = orThrow(compile(net, { inFlight: 2 }))
+    const plan = orThrow(compile(net, { mode: 'eager', inFlight: 2 }))
     await using session = orThrow(await open(plan, { device, leaseWarningMs: 40 })())
     const warnings: { readonly code?: string; readonly message: string }[] = []
     const warned = (warning: Error & { code?: string }): void => void warnings.push(warning)
@@ -120,7 +120,7 @@ describe.each(present)('leased blocks in graphs on %s', name => {
 
   it('where graphs keep every slot the warning is about graphs alone', async () => {
     await using device = await openOn(name)
-    const plan = orThrow(compile(net, { inFlight: 1 }))
+    const plan = orThrow(compile(net, { mode: 'eager', inFlight: 1 }))
     await using session = orThrow(await open(plan, { device, leaseWarningMs: 40 })())
     const warnings: string[] = []
     const warned = (warning: Error & { code?: string }): void =>

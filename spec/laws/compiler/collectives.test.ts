@@ -49,7 +49,8 @@ import { often, runs } from '../../fixtures/runs.js'
 import { oracle, without } from '../../oracle/oracle.js'
 import { canStop, execute } from '../../oracle/rendezvous.js'
 
-const made = (net: Graph, options: CompileOptions = {}): Plan => orThrow(compile(net, options)) as Plan
+const made = (net: Graph, options: CompileOptions = {}): Plan =>
+  orThrow(compile(net, { mode: 'eager', ...options })) as Plan
 const each = (plan: Plan, ranks: number): Plan[] => Array.from({ length: ranks }, () => plan)
 
 const options: fc.Arbitrary<CompileOptions> = fc.record({
@@ -435,7 +436,7 @@ describe('collectives in a plan', () => {
         download(),
       ),
     })) as unknown as Graph
-    const refused = compile(net)
+    const refused = compile(net, { mode: 'eager' })
     if (!isLeft(refused)) throw new Error('it compiles')
     expect(refused.left.map(({ _tag, subject }) => [_tag, subject])).toEqual([
       ['Unsupported', 'allReduce[0]'],

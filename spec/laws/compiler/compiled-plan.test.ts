@@ -31,7 +31,7 @@ let plan: Plan
 beforeAll(() => {
   const source = { ir: graphOf('layered', tasksOf('layered', 2_000), 8) } as unknown as Graph
   // Fusing looks at the nodes of a plan of this size, and so makes its lists.
-  const compiled = compile(source, { fuse: false })
+  const compiled = compile(source, { mode: 'eager', fuse: false })
   if (E.isLeft(compiled)) throw new Error(JSON.stringify(compiled.left))
   plan = compiled.right
 })
@@ -86,7 +86,7 @@ test('nothing in it can be changed, however deep, so a plan that was proved stay
       sample({ steps: 10 }),
       fc.constantFrom('pooled' as const, 'planned' as const),
       ({ graph, dims, inFlight }, storage) => {
-        const made = orThrow(compile(graph, { dims, inFlight, storage }))
+        const made = orThrow(compile(graph, { mode: 'eager', dims, inFlight, storage }))
         expect(changeable(made, 'plan')).toEqual([])
         expect(isProved(made)).toBe(true)
       },
@@ -106,5 +106,5 @@ test('nothing in it can be changed, however deep, so a plan that was proved stay
     y: twice({ x: x.pipe(upload(), permute(ring, [[0, 1]])) }).y.pipe(download()),
   }))
   for (const graph of [passed, ...Object.values(goldens)])
-    expect(changeable(orThrow(compile(graph as never)), 'plan')).toEqual([])
+    expect(changeable(orThrow(compile(graph as never, { mode: 'eager' })), 'plan')).toEqual([])
 })

@@ -66,8 +66,9 @@ describe('plans for several devices', () => {
         fc.constantFrom('fast' as const, 'small' as const),
         fc.constantFrom('pooled' as const, 'planned' as const),
         fc.boolean(),
-        (made, inFlight, lanes, memory, storage, fuse) => {
-          const options: CompileOptions = { dims: made.dims, inFlight, lanes, memory, storage, fuse }
+        fc.constantFrom('eager' as const, 'auto' as const),
+        (made, inFlight, lanes, memory, storage, fuse, mode) => {
+          const options: CompileOptions = { dims: made.dims, inFlight, lanes, memory, storage, fuse, mode }
           const found = compile(made.graph as Graph, options)
           if (isLeft(found)) throw new Error(renderAll(found.left))
           const plan = found.right

@@ -131,7 +131,7 @@ it('of f32 rounds after each scale, and so computes one', () => {
   expect(scales).toEqual({ epilogues: [{ scale: 1e30 }], others: 1 })
 })
 
-it('of several layers computes scales and relu', () => {
+it('of several layers computes the same', () => {
   const layers = (next: Anything) => (flows: Anything) => {
     const t = param('t', tensor('bf16', [2, k, n]))
     return flows.x.pipe(matmul(t), mul(2), next(flows))
@@ -139,11 +139,47 @@ it('of several layers computes scales and relu', () => {
   const none = compiled(layers(() => relu()))
   expect(none).toEqual({ epilogues: [{ scale: 2, activation: 'relu' }], others: 0 })
   const other = compiled(layers(() => gelu(tanh)))
-  expect(other).toEqual({ epilogues: [{ scale: 2 }], others: 1 })
+  expect(other).toEqual({ epilogues: [{ scale: 2, activation: 'gelu' }], others: 0 })
   const bias = compiled(layers(({ b }: Anything) => add(b)))
-  expect(bias).toEqual({ epilogues: [{ scale: 2 }], others: 1 })
+  expect(bias).toEqual({ epilogues: [{ scale: 2, bias: true }], others: 0 })
   const residual = compiled(layers(({ r }: Anything) => add(r)))
-  expect(residual).toEqual({ epilogues: [{ scale: 2 }], others: 1 })
+  expect(residual).toEqual({ epilogues: [{ scale: 2, residual: true }], others: 0 })
+  // A bias for each layer is neither.
+  const own = () => add(param('rows', tensor('bf16', [2, 1, n])) as Anything)
+  expect(compiled(layers(own))).toEqual({ epilogues: [{ scale: 2 }], others: 1 })
+})
+
+it.each<readonly [string, (flows: Anything) => Anything]>([
+  ['a product', ({ x, w }) => x.pipe(matmul(w))],
+  ['a biased sum', ({ x, w, b }) => x.pipe(matmul(w), add(b))],
+])('writes %s that gelu and others read', (_, op) => {
+  const both = compiled(flows => {
+    const z = op(flows)
+    // What reads it comes before gelu and after it.
+    const early = z.pipe(mul(flows.r))
+    const y = z.pipe(gelu(tanh))
+    return { early, y, late: z.pipe(add(1)), z }
+  })
+  const [{ bias, ...epilogue }] = both.epilogues
+  expect(epilogue).toEqual({ activation: 'gelu', auxiliary: true })
+  expect(both.others).toBeLessThanOrEqual(2)
+})
+
+it('leaves what relu is computed of to relu, of which the library writes a mask', () => {
+  const both = (dtype: DType, activation: Anything) =>
+    compiled(({ x, w, b }) => {
+      const z = x.pipe(matmul(w), add(b))
+      return { z, y: z.pipe(activation) }
+    }, dtype)
+  expect(both('bf16', relu())).toEqual({ epilogues: [{ bias: true }], others: 1 })
+  expect(both('bf16', gelu())).toEqual({ epilogues: [{ bias: true }], others: 1 })
+  expect(both('f16', gelu(tanh))).toEqual({ epilogues: [{ bias: true }], others: 1 })
+})
+
+it('by erf follows in one kernel, with what follows it', () => {
+  const layer = ({ x, v, b, r }: Anything) => x.pipe(linear(v, b), gelu(), add(r), mul(2))
+  for (const dtype of ['bf16', 'f16', 'f32'] as const)
+    expect(compiled(layer, dtype)).toEqual({ epilogues: [{ bias: true }], others: 1 })
 })
 
 it('ends before what it cannot do', () => {

@@ -134,7 +134,7 @@ describe('no wait and no use can be left out, of', () => {
           fc.boolean(),
           (tasks, lanes, inFlight, fuse) => {
             const source = { ir: graphOf(name, tasks, Math.max(lanes, 3)) } as unknown as Graph
-            isMinimal(orThrow(compile(source, { inFlight, fuse })))
+            isMinimal(orThrow(compile(source, { mode: 'eager', inFlight, fuse })))
           },
         ),
         { numRuns: runs(12) },
@@ -159,7 +159,7 @@ describe('no wait and no use can be left out, of', () => {
             }
             return { y: value.pipe(download(on8[0]!)) }
           })
-          isMinimal(orThrow(compile(pipeline, { inFlight, fuse })))
+          isMinimal(orThrow(compile(pipeline, { mode: 'eager', inFlight, fuse })))
         },
       ),
       { numRuns: runs(25) },

@@ -5,6 +5,7 @@ import { type CompileOptions, compile, type Graph, isProved } from '../../../dsl
 import { textOf } from '../../../dsl/ir/text.js'
 import { verify } from '../../../dsl/verify/verify.js'
 import { collectives } from '../../golden/collectives.js'
+import { convolutions } from '../../golden/convolutions.js'
 import { goldens, ordered } from '../../golden/graphs.js'
 
 // To write the plans anew: BRAID_GOLDEN=write npx vitest run spec/laws/compiler/golden.test.ts
@@ -37,14 +38,22 @@ const shapes = [
 
 describe('golden plans', () => {
   for (const [name, graph] of Object.entries(goldens))
-    kept(name, graph as Graph, shapes.includes(name) ? { fuse: false } : {})
-  kept('ordered', ordered as unknown as Graph)
-  kept('collectives', collectives as unknown as Graph)
+    kept(name, graph as Graph, { mode: 'eager', ...(shapes.includes(name) ? { fuse: false } : {}) })
+  kept('ordered', ordered as unknown as Graph, { mode: 'eager' })
+  kept('collectives', collectives as unknown as Graph, { mode: 'eager' })
+  kept('convolutions', convolutions as unknown as Graph, { mode: 'eager' })
 })
 
 describe('golden plans of planned storage', () => {
   for (const name of ['weight-streaming', 'diamond'] as const)
-    kept(`${name}.planned`, goldens[name] as unknown as Graph, { storage: 'planned' })
+    kept(`${name}.planned`, goldens[name] as unknown as Graph, { mode: 'eager', storage: 'planned' })
+})
+
+// Two are taken in graph mode; the one with collectives eagerly.
+describe('golden plans without options', () => {
+  for (const name of ['diamond', 'weight-streaming'] as const)
+    kept(`${name}.default`, goldens[name] as unknown as Graph)
+  kept('collectives.default', collectives as unknown as Graph)
 })
 
 describe('golden plans of graph mode', () => {

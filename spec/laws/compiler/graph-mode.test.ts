@@ -191,7 +191,7 @@ describe('graph mode', () => {
     expect(isLeft(both) && both.left.map(({ at }) => at)).toEqual(['options.storage'])
     const other = compile(goldens.diamond as unknown as Graph, { mode: 'graphs' } as never)
     expect(isLeft(other) && other.left.map(({ at }) => at)).toEqual(['options.mode'])
-    const pooled = orThrow(compile(goldens.diamond as unknown as Graph))
+    const pooled = orThrow(compile(goldens.diamond as unknown as Graph, { storage: 'pooled' }))
     const file = { ...pooled, graphs: [{ from: 0, to: 1, edges: [] }] }
     expect(isLeft(parsePlan(file))).toBe(true)
     expect(verify(file as Plan).map(({ law }) => law)).toContain('L11')

@@ -21,7 +21,7 @@ const vector = tensor('f32', [8])
 
 /** By output: the name of the operation that writes it. */
 const writers = (of: unknown): Readonly<Record<string, string>> => {
-  const plan = orThrow(compile(of as Graph, { inFlight: 2, fuse: false }))
+  const plan = orThrow(compile(of as Graph, { mode: 'eager', inFlight: 2, fuse: false }))
   expect(verify(plan)).toEqual([])
   return Object.fromEntries(
     plan.buffers.flatMap(({ name, life }, buffer) =>

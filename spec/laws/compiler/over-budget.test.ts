@@ -23,7 +23,7 @@ import { sample } from '../../fixtures/graphs/random.js'
 import { often, runs } from '../../fixtures/runs.js'
 
 const refused = (graph: Graph, options: CompileOptions): Required<CompileError> => {
-  const found = compile(graph, { ...options, memory: 1 })
+  const found = compile(graph, { mode: 'eager', ...options, memory: 1 })
   if (E.isRight(found) || found.left[0]._tag !== 'OverBudget') throw new Error('it fits')
   return found.left[0] as Required<CompileError>
 }
@@ -41,7 +41,7 @@ const check = (graph: Graph, options: CompileOptions): number => {
     if (part.name !== '') expect(part.at).toMatch(/\.ts:\d+:\d+$/)
   }
   // It is the plan that `small` makes, and each part of that plan's peak is there.
-  const small = orThrow(compile(graph, { ...options, memory: 'small' }))
+  const small = orThrow(compile(graph, { mode: 'eager', ...options, memory: 'small' }))
   expect(small.bound.device).toEqual([least])
   const held = heldAtPeak(small).find(({ space }) => space === 'device')?.parts ?? []
   const row = ({ name, bytes, because }: { name: string; bytes: number; because: string }) =>

@@ -251,24 +251,26 @@ describe('lanes in a plan', () => {
   })
 
   it('are the user’s where given, with their priority, and chosen ones have names of their own', () => {
-    const plan = orThrow(compile(net, { fuse: false }))
+    const plan = orThrow(compile(net, { mode: 'eager', fuse: false }))
     expect(verify(plan)).toEqual([])
     expect(plan.lanes.find(({ name }) => name === 'math')?.priority).toBe(1)
     expect(plan.lanes.map(({ name }) => name).sort()).toEqual(['d2h', 'h2d', 'main', 'math'])
     const taken = graph('taken', { x: square }, ({ x }) => ({
       y: x.pipe(upload(), relu(), on(lane('main')), gelu(), download()),
     }))
-    expect(orThrow(compile(taken, { fuse: false })).lanes.map(({ name }) => name)).toContain('main.2')
+    expect(orThrow(compile(taken, { mode: 'eager', fuse: false })).lanes.map(({ name }) => name)).toContain(
+      'main.2',
+    )
   })
 
   it('fold onto as many streams as there may be, copies apart from work as long as they can be', () => {
     for (const lanes of [1, 2, 3]) {
-      const plan = orThrow(compile(net, { fuse: false, lanes }))
+      const plan = orThrow(compile(net, { mode: 'eager', fuse: false, lanes }))
       expect(plan.lanes.length).toBe(lanes)
       expect(verify(plan)).toEqual([])
     }
     expect(
-      orThrow(compile(net, { fuse: false, lanes: 2 }))
+      orThrow(compile(net, { mode: 'eager', fuse: false, lanes: 2 }))
         .lanes.map(({ name }) => name)
         .sort(),
     ).toEqual(['h2d+d2h', 'math+main'])
@@ -288,14 +290,18 @@ describe('lanes in a plan', () => {
         ]),
       )
     const profile = measured(400_000)
-    const plain = orThrow(compile(wide, { fuse: false, profile: measured(500) }))
-    const plan = orThrow(compile(wide, { fuse: false, profile }))
+    const plain = orThrow(compile(wide, { mode: 'eager', fuse: false, profile: measured(500) }))
+    const plan = orThrow(compile(wide, { mode: 'eager', fuse: false, profile }))
     expect(plain.lanes.length).toBe(3)
     expect(plan.lanes.length).toBe(6)
     expect(verify(plan)).toEqual([])
-    expect(orThrow(compile(wide, { fuse: false, profile, lanes: 3 })).lanes.length).toBe(3)
-    expect(verify(orThrow(compile(wide, { fuse: false, profile, placement: 'cover' })))).toEqual([])
-    expect(orThrow(compile(wide, { fuse: false, profile, memory: 'small' })).lanes.length).toBe(3)
+    expect(orThrow(compile(wide, { mode: 'eager', fuse: false, profile, lanes: 3 })).lanes.length).toBe(3)
+    expect(
+      verify(orThrow(compile(wide, { mode: 'eager', fuse: false, profile, placement: 'cover' }))),
+    ).toEqual([])
+    expect(
+      orThrow(compile(wide, { mode: 'eager', fuse: false, profile, memory: 'small' })).lanes.length,
+    ).toBe(3)
   })
 })
 

@@ -23,7 +23,7 @@ import { runs } from '../../fixtures/runs.js'
 import { oracle } from '../../oracle/oracle.js'
 
 const planned = (graph: Graph, options: CompileOptions = {}): Plan => {
-  const plan = compile(graph, { ...options, storage: 'planned' })
+  const plan = compile(graph, { mode: 'eager', ...options, storage: 'planned' })
   if (isLeft(plan)) throw new Error(renderAll(plan.left))
   return plan.right
 }
@@ -138,7 +138,7 @@ describe('planned storage', () => {
         const graph = patternGraph(pattern)
         const small = planned(graph, { inFlight, memory: 'small' }).bound.device[0]!
         expect(planned(graph, { inFlight, memory: small }).bound.device[0]).toBeLessThanOrEqual(small)
-        const none = compile(graph, { inFlight, storage: 'planned', memory: 1 })
+        const none = compile(graph, { mode: 'eager', inFlight, storage: 'planned', memory: 1 })
         expect(isLeft(none) && none.left).toMatchObject([{ _tag: 'OverBudget' }])
         const least = Number(
           /^(\d+) bytes at the least; in memory at the peak: \w/.exec(

@@ -4,7 +4,7 @@ import { compile, type Graph, isProved, orThrow } from '../../../dsl/index.js'
 import type { Plan } from '../../../dsl/ir/plan.js'
 import { goldens } from '../../golden/graphs.js'
 
-const made = (): Plan => orThrow(compile(goldens.diamond as Graph))
+const made = (): Plan => orThrow(compile(goldens.diamond as Graph, { mode: 'eager' }))
 
 test('a compiled plan is proved, a copy of it is not', () => {
   const plan = made()

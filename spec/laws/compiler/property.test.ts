@@ -27,8 +27,9 @@ describe('compile', () => {
         fc.constantFrom(1, 2, 99),
         fc.constantFrom('fast' as const, 'small' as const),
         fc.boolean(),
-        (made, inFlight, lanes, memory, fuse) => {
-          const options = { dims: made.dims, inFlight, lanes, memory, fuse }
+        fc.constantFrom('eager' as const, 'graph' as const, 'auto' as const),
+        (made, inFlight, lanes, memory, fuse, mode) => {
+          const options = { dims: made.dims, inFlight, lanes, memory, fuse, mode }
           const plan = compile(made.graph as Graph, options)
           if (isLeft(plan)) throw new Error(renderAll(plan.left))
           expect(verify(plan.right)).toEqual([])

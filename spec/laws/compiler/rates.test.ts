@@ -18,8 +18,9 @@ describe('compile, of graphs with rates', () => {
         fc.constantFrom('fast' as const, 'small' as const),
         fc.constantFrom('pooled' as const, 'planned' as const),
         fc.boolean(),
-        (made, inFlight, lanes, memory, storage, fuse) => {
-          const options = { dims: made.dims, inFlight, lanes, memory, storage, fuse }
+        fc.constantFrom('eager' as const, 'auto' as const),
+        (made, inFlight, lanes, memory, storage, fuse, mode) => {
+          const options = { dims: made.dims, inFlight, lanes, memory, storage, fuse, mode }
           const plan = compile(made.graph, options)
           if (isLeft(plan)) throw new Error(renderAll(plan.left))
           expect(verify(plan.right)).toEqual([])

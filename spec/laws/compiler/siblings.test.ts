@@ -8,7 +8,7 @@ import { runs } from '../../fixtures/runs.js'
 
 const fused = (chains: readonly Chain[], fuse: boolean): Plan => {
   const { graph } = graphOf(chains)
-  return orThrow(compile(graph, { fuse })) as Plan
+  return orThrow(compile(graph, { mode: 'eager', fuse })) as Plan
 }
 
 const kernelsOf = ({ nodes }: Plan): number =>

@@ -38,7 +38,7 @@ const planOf = (
   options: CompileOptions & { readonly chosen?: boolean } = {},
 ): Plan => {
   const { chosen = false, ...rest } = options
-  return orThrow(compile(stepsGraph(made, chosen), rest)) as Plan
+  return orThrow(compile(stepsGraph(made, chosen), { mode: 'eager', ...rest })) as Plan
 }
 
 const options = fc.record({
@@ -231,7 +231,7 @@ describe('why', () => {
   test.each([1, 2])(
     'is said of each such wait, with the operations and lines of the user, %i in flight',
     inFlight => {
-      const plan = orThrow(compile(large, { inFlight })) as Plan
+      const plan = orThrow(compile(large, { mode: 'eager', inFlight })) as Plan
       expect(verify(plan)).toEqual([])
       const text = explain(plan)
       expect(text).toMatch(
@@ -250,7 +250,7 @@ describe('why', () => {
   )
 
   test('a plan without the wait, or with the record before what the run waits for, breaks law L10', () => {
-    const plan = orThrow(compile(large, { inFlight: 1 })) as Plan
+    const plan = orThrow(compile(large, { mode: 'eager', inFlight: 1 })) as Plan
     const record = plan.commands.findIndex(
       ([op], c) => op === 'record' && plan.commands[c + 1]?.[0] === 'run',
     )
@@ -273,7 +273,7 @@ describe('why', () => {
   test('each plan with one command left out, or two changed about, is judged as the oracle judges it', () => {
     let rejected = 0
     for (const storage of ['pooled', 'planned'] as const) {
-      const plan = orThrow(compile(ordered, { storage })) as Plan
+      const plan = orThrow(compile(ordered, { mode: 'eager', storage })) as Plan
       const mutants = plan.commands.flatMap((command, c) => [
         plan.commands.toSpliced(c, 1),
         plan.commands.toSpliced(c, 2, ...plan.commands.slice(c + 1, c + 2), command),
@@ -291,7 +291,7 @@ describe('why', () => {
   })
 
   test('is read from the file of a plan, and nothing else is', () => {
-    const plan = JSON.parse(toJSON(orThrow(compile(large)) as Plan))
+    const plan = JSON.parse(toJSON(orThrow(compile(large, { mode: 'eager' })) as Plan))
     const faults = (after: unknown): unknown => {
       const found = parsePlan({ ...plan, nodes: plan.nodes.with(1, { ...plan.nodes[1], after }) })
       return isLeft(found) ? found.left.map(({ at }) => at) : verify(found.right).map(({ law }) => law)
@@ -331,7 +331,7 @@ describe('why', () => {
         c: streamed.pipe(download()),
       }
     })
-    const refused = compile(wrong)
+    const refused = compile(wrong, { mode: 'eager' })
     expect(isLeft(refused) && refused.left.map(({ _tag, subject }) => `${_tag} ${subject}`)).toEqual([
       'BadAttribute upload',
       'BadAttribute after',
@@ -345,7 +345,7 @@ describe('why', () => {
       const w = param('w', spec, { on: 'host' }).pipe(comesAfter(y, 'start'), upload(lane('copy')))
       return { z: y.pipe(add(w), download(lane('out'))) }
     })
-    const plan = orThrow(compile(overlapping)) as Plan
+    const plan = orThrow(compile(overlapping, { mode: 'eager' })) as Plan
     expect(verify(plan)).toEqual([])
     expect(explain(plan)).toMatch(
       /control {2}w, after the start of add\[0\] on math|control {2}w, after neg\[0\]/,

@@ -16,7 +16,7 @@ const KiB = 2 ** 10
 describe('memory: BYTES', () => {
   it.each([1, 2, 3])('holds no more than a plan by hand, with ahead %i', ahead => {
     const least = streamedLeast(ahead)
-    const plan = orThrow(compile(streamed(12, ahead), { memory: least }))
+    const plan = orThrow(compile(streamed(12, ahead), { mode: 'eager', memory: least }))
     expect(plan.bound.device).toEqual([least])
     // The window is whole: before the first matmul, all its uploads are issued.
     const runs = plan.commands.flatMap(command => (command[0] === 'run' ? [plan.nodes[command[1]]!.op] : []))
@@ -25,7 +25,7 @@ describe('memory: BYTES', () => {
   })
 
   it('makes a window narrower only where no waits are enough', () => {
-    const plan = orThrow(compile(streamed(12, 3), { memory: (4 + 2 * 4 + 3 * 64) * KiB }))
+    const plan = orThrow(compile(streamed(12, 3), { mode: 'eager', memory: (4 + 2 * 4 + 3 * 64) * KiB }))
     expect(plan.bound.device[0]).toBeLessThanOrEqual((4 + 2 * 4 + 3 * 64) * KiB)
     const runs = plan.commands.flatMap(command => (command[0] === 'run' ? [plan.nodes[command[1]]!.op] : []))
     expect(runs.indexOf('matmul')).toBeGreaterThanOrEqual(1)
@@ -33,7 +33,7 @@ describe('memory: BYTES', () => {
   })
 
   it('names what is in memory at the peak where nothing is enough', () => {
-    const refused = compile(streamed(12, 3), { memory: 64 * KiB })
+    const refused = compile(streamed(12, 3), { mode: 'eager', memory: 64 * KiB })
     expect(E.isLeft(refused) && refused.left[0]).toMatchObject({ _tag: 'OverBudget', at: 'options.memory' })
     expect(E.isLeft(refused) && refused.left[0].found).toContain('w')
   })
@@ -44,10 +44,11 @@ describe('memory: BYTES', () => {
         sample({ steps: 12 }),
         fc.double({ min: 0, max: 1, noNaN: true }),
         ({ graph: net, dims, inFlight }, at) => {
-          const most = orThrow(compile(net, { dims, inFlight })).bound.device[0]!
-          const least = orThrow(compile(net, { dims, inFlight, memory: 'small' })).bound.device[0]!
+          const most = orThrow(compile(net, { mode: 'eager', dims, inFlight })).bound.device[0]!
+          const least = orThrow(compile(net, { mode: 'eager', dims, inFlight, memory: 'small' })).bound
+            .device[0]!
           const memory = Math.max(1, Math.floor(Math.min(least, most) + at * Math.abs(most - least)))
-          const plan = orThrow(compile(net, { dims, inFlight, memory }))
+          const plan = orThrow(compile(net, { mode: 'eager', dims, inFlight, memory }))
           expect(plan.bound.device[0]).toBeLessThanOrEqual(memory)
           expect(poolPeakOf(plan).device[0]).toBeLessThanOrEqual(memory)
           expect(verify(plan)).toEqual([])

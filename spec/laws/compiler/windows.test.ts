@@ -31,9 +31,11 @@ import { fitted } from '../../fixtures/plans/fitted.js'
 import { runs } from '../../fixtures/runs.js'
 
 const KiB = 2 ** 10
+const modes = fc.constantFrom('eager' as const, 'graph' as const, 'auto' as const)
 
-/** Windows are compared with what `fitted` finds of a graph as it is, so no operations are joined. */
-const compile = (net: Graph, options: CompileOptions = {}) => compileGraph(net, { fuse: false, ...options })
+/** Windows are compared with what `fitted` finds of a graph as it is, so no operations are joined, in pooled memory. */
+const compile = (net: Graph, options: CompileOptions = {}) =>
+  compileGraph(net, { fuse: false, mode: 'eager', ...options })
 
 interface Stream {
   /** Of each layer: units of width, and whether it comes on a second lane. */
@@ -247,13 +249,20 @@ describe('windows that the compiler chooses', () => {
 
   it('leave every graph compilable in what the error names', () => {
     fc.assert(
-      fc.property(sample({ steps: 10 }), fc.boolean(), ({ graph: net, dims, inFlight }, fuse) => {
-        const refused = compile(net, { dims, inFlight, fuse, memory: 1 })
-        const memory = least(refused)
-        const plan = orThrow(compile(net, { dims, inFlight, fuse, memory }))
-        expect(plan.bound.device[0]).toBeLessThanOrEqual(memory)
-        expect(verify(plan)).toEqual([])
-      }),
+      fc.property(
+        sample({ steps: 10 }),
+        fc.boolean(),
+        modes,
+        ({ graph: net, dims, inFlight }, fuse, mode) => {
+          const refused = compile(net, { dims, inFlight, fuse, mode, memory: 1 })
+          const memory = least(refused)
+          const plan = orThrow(compile(net, { dims, inFlight, fuse, mode, memory }))
+          const small = orThrow(compile(net, { dims, inFlight, fuse, mode, memory: 'small' }))
+          expect(small.bound.device[0]).toBe(memory)
+          expect(plan.bound.device[0]).toBeLessThanOrEqual(memory)
+          expect(verify(plan)).toEqual([])
+        },
+      ),
       { numRuns: runs(20) },
     )
   })

@@ -51,7 +51,9 @@ describe('explain', () => {
   )
 
   test('distinguishes waits for memory from those for data, and names the two buffers of a reuse', () => {
-    const { waits } = reasonsOf(orThrow(compile(streamed(6, 1), { memory: streamedLeast(1) })) as Plan)
+    const { waits } = reasonsOf(
+      orThrow(compile(streamed(6, 1), { mode: 'eager', memory: streamedLeast(1) })) as Plan,
+    )
     for (const wait of waits) {
       // Uploads read pinned parameters, which no operation writes; math reuses the bytes that the previous
       // tick's download has read.
@@ -69,7 +71,9 @@ describe('explain', () => {
       const last = made.pipe(matmul(param('v', tensor('f32', [1, 1]))))
       return { part: there.pipe(slice(0, 1, 2), download()), made: last.pipe(download(lane('copy'))) }
     })
-    const plan = orThrow(compile(net, { inFlight: 1, memory: 'small', storage: 'planned' })) as Plan
+    const plan = orThrow(
+      compile(net, { mode: 'eager', inFlight: 1, memory: 'small', storage: 'planned' }),
+    ) as Plan
     const waits = reasonsOf(plan).waits.filter(wait => wait.for === 'memory')
     expect(waits.map(({ because }) => because)).toEqual(['matmul[1] takes the bytes that x leaves'])
   })
@@ -81,7 +85,7 @@ describe('explain', () => {
       const before = now.pipe(on(lane('side')), delay(0))
       return { y: now.pipe(on(lane('math')), add(before), download(lane('copy'))) }
     })
-    const { waits } = reasonsOf(orThrow(compile(net)) as Plan)
+    const { waits } = reasonsOf(orThrow(compile(net, { mode: 'eager' })) as Plan)
     expect(waits.filter(wait => wait.for === 'state')).toEqual([
       expect.objectContaining({
         before: expect.stringContaining('of the tick before'),
@@ -97,7 +101,7 @@ describe('explain', () => {
         fc.constantFrom('fast' as const, 'small' as const),
         fc.constantFrom('pooled' as const, 'planned' as const),
         ({ graph: net, dims, inFlight }, memory, storage) => {
-          const plan = orThrow(compile(net, { dims, inFlight, memory, storage })) as Plan
+          const plan = orThrow(compile(net, { mode: 'eager', dims, inFlight, memory, storage })) as Plan
           for (const wait of reasonsOf(plan).waits) expect(wait.for, JSON.stringify(wait)).not.toBe('order')
         },
       ),
@@ -108,7 +112,7 @@ describe('explain', () => {
   test('gives the origin of every lane of generated plans, and the chosen order of every plan', () => {
     fc.assert(
       fc.property(sample({ steps: 10 }), ({ graph: net, dims, inFlight }) => {
-        const plan = orThrow(compile(net, { dims, inFlight })) as Plan
+        const plan = orThrow(compile(net, { mode: 'eager', dims, inFlight })) as Plan
         const { lanes, choices } = reasonsOf(plan)
         for (const { because } of lanes) expect(because).toMatch(/named in the program|chosen: |share it/)
         expect(choices.order).toMatch(/bytes|[MG]iB/)
@@ -123,7 +127,7 @@ describe('explain', () => {
       const a = x.pipe(upload(), on(lane('left')), relu())
       return { y: a.pipe(on(lane('right')), relu(), download()) }
     })
-    const spread = reasonsOf(orThrow(compile(net)) as Plan).lanes
+    const spread = reasonsOf(orThrow(compile(net, { mode: 'eager' })) as Plan).lanes
     expect(spread.map(({ name, because }) => [name, because.split(':')[0]])).toEqual(
       expect.arrayContaining([
         ['left', 'named in the program'],
@@ -132,7 +136,7 @@ describe('explain', () => {
         ['d2h', 'chosen'],
       ]),
     )
-    const [folded] = reasonsOf(orThrow(compile(net, { lanes: 1 })) as Plan).lanes
+    const [folded] = reasonsOf(orThrow(compile(net, { mode: 'eager', lanes: 1 })) as Plan).lanes
     expect(folded!.because).toMatch(
       /lanes left and right of the program share it, since there are to be 1 at most/,
     )
@@ -150,12 +154,12 @@ describe('explain', () => {
         }
         return { y: y.pipe(download(lane('rows'))) }
       })
-    const users = orThrow(compile(net(2))) as Plan
+    const users = orThrow(compile(net(2), { mode: 'eager' })) as Plan
     expect(reasonsOf(users).choices.windows).toEqual([
       expect.objectContaining({ lane: 'copy', ahead: 2, automatic: false }),
     ])
     const memory = 5 * 64 * 64 * 4
-    const found = orThrow(compile(net(), { memory })) as Plan
+    const found = orThrow(compile(net(), { mode: 'eager', memory })) as Plan
     expect(found.bound.device[0]).toBeLessThanOrEqual(memory)
     expect(reasonsOf(found).choices.windows).toEqual([
       expect.objectContaining({ lane: 'copy', automatic: true }),

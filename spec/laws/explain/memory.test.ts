@@ -45,7 +45,7 @@ describe('what keeps each byte of the peak alive', () => {
         fc.constantFrom('fast' as const, 'small' as const),
         fc.constantFrom('pooled' as const, 'planned' as const),
         ({ graph, dims, inFlight }, memory, storage) =>
-          comesToThePeak(orThrow(compile(graph, { dims, inFlight, memory, storage })) as Plan),
+          comesToThePeak(orThrow(compile(graph, { mode: 'eager', dims, inFlight, memory, storage })) as Plan),
       ),
       { numRuns: runs(100) },
     )
@@ -88,9 +88,9 @@ describe('what keeps each byte of the peak alive', () => {
   })
 
   test('names bytes in use, kept by a window, and waiting for a lane', () => {
-    const under = orThrow(compile(streamed(6, 1), { memory: streamedLeast(1) })) as Plan
+    const under = orThrow(compile(streamed(6, 1), { mode: 'eager', memory: streamedLeast(1) })) as Plan
     comesToThePeak(under)
-    const free = orThrow(compile(streamed(6, 1), { memory: 'fast' })) as Plan
+    const free = orThrow(compile(streamed(6, 1), { mode: 'eager', memory: 'fast' })) as Plan
     comesToThePeak(free)
     const [device] = heldAtPeak(under)
     expect(device!.parts.filter(({ name }) => /^w\d$/.test(name)).map(({ why }) => why)).toEqual([

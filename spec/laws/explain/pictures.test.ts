@@ -17,12 +17,12 @@ import { parseXml } from '../../fixtures/xml.js'
 import { goldens } from '../../golden/graphs.js'
 
 const machine = slowMachine
-const windowed = orThrow(compile(streamed(6, 1), { memory: streamedLeast(1) })) as Plan
+const windowed = orThrow(compile(streamed(6, 1), { mode: 'eager', memory: streamedLeast(1) })) as Plan
 const plans = Object.entries(goldens).map(
-  ([name, net]) => [name, orThrow(compile(net as never)) as Plan] as const,
+  ([name, net]) => [name, orThrow(compile(net as never, { mode: 'eager' })) as Plan] as const,
 )
 const generated = sample({ steps: 10 }).map(
-  ({ graph, dims, inFlight }) => orThrow(compile(graph, { dims, inFlight })) as Plan,
+  ({ graph, dims, inFlight }) => orThrow(compile(graph, { mode: 'eager', dims, inFlight })) as Plan,
 )
 
 describe('what sets the pace', () => {

@@ -9,6 +9,7 @@ import {
   attention,
   compile,
   concat,
+  conv,
   cumsum,
   download,
   every,
@@ -89,6 +90,7 @@ const kinds = orThrow(
           download(),
         ),
         z: at.pipe(gather(indices, { axis: 0 }), argmax({ axis: 1 }), download()),
+        c: heads.pipe(conv(heads.pipe(reshape([2, 3, 2])), { stride: 2, padding: 1 }), download()),
         a: heads.pipe(attention(heads, heads, { causal: true, mask, length }), download()),
       }
     }),
@@ -232,13 +234,13 @@ const applied = (base: object, path: Path, { kind, value }: Edit): unknown =>
  * The checks that only the loader can make, since they relate one field to others: ids against the lists that
  * they index, views against their roots, sizes against shapes and kernels against the buffers that they run
  * on, one size for each device, offsets where storage is planned, rows that attention appends against its
- * sizes.
+ * sizes, the kernel of a convolution against its padded input, and that against memory.
  */
 const deep = (fault: PlanFault): boolean =>
   fault._tag === 'UnknownId' ||
   fault._tag === 'BadAlias' ||
   fault._tag === 'Extent' ||
-  (fault._tag === 'BadKernel' && /\.(strides|parts|count|groups|appended)$/.test(fault.at)) ||
+  (fault._tag === 'BadKernel' && /\.(strides|parts|count|groups|appended|kernel|spatial)$/.test(fault.at)) ||
   (fault._tag === 'OutOfRange' && /^plan\.(bound\.device|arena)$|\.init$/.test(fault.at)) ||
   (fault._tag === 'OutOfRange' && /^graphs\[\d+\]\.(from|to)$/.test(fault.at)) ||
   (fault._tag === 'TooMany' && fault.at === 'plan.buffers') ||

@@ -572,6 +572,7 @@ describe('every operator', () => {
   it('lowers to data: what JSON makes of a kernel is the kernel', () => {
     const spec: BoundSpec = { dtype: 'f32', shape: [4, 4] }
     const heads: BoundSpec = { dtype: 'f32', shape: [2, 4, 4] }
+    const images: BoundSpec = { dtype: 'f32', shape: [1, 1, 4] }
     const code = [
       ['operand', 0],
       ['neg', 0],
@@ -596,12 +597,23 @@ describe('every operator', () => {
         k: 2,
         largest: true,
         base: 10,
+        stride: [1],
+        kernel: [1],
+        how: 'max',
+        padding: 'same',
+        dilation: [1],
+        groups: 1,
       }
       // A plan's JSON names the infinite numbers, which JSON itself has not.
       const named = (_: string, value: unknown) => (value === -Infinity ? '-Infinity' : value)
       const number = (_: string, value: unknown) => (value === '-Infinity' ? -Infinity : value)
       for (const size of [1, 4]) {
-        const inputs = operator.name === 'attention' ? [heads, heads, heads] : [spec, spec]
+        const given: Readonly<Record<string, readonly BoundSpec[]>> = {
+          attention: [heads, heads, heads],
+          conv: [images, images],
+          pool: [images],
+        }
+        const inputs = given[operator.name] ?? [spec, spec]
         const lowered = operator.lower(inputs, inputs[0]!, {
           ...attrs,
           communicator: braid.communicator('world', size),

@@ -10,6 +10,7 @@ import {
   explain,
   type Graph,
   graph,
+  kernel,
   type Lane,
   lane,
   matmul,
@@ -17,6 +18,7 @@ import {
   orThrow,
   type Plan,
   param,
+  relu,
   simulate,
   type Tensor,
   tensor,
@@ -24,12 +26,27 @@ import {
 } from '../../../dsl/index.js'
 import { h200 } from '../../../dsl/machine/h200.js'
 import { runsOf } from '../../../dsl/machine/simulate/simulate.js'
+import { gpt } from '../../bench/model-bodies.js'
+import { pipelineOf } from '../../bench/pipeline-shapes.js'
 import { patternGraph, patterns } from '../../fixtures/graphs/patterns.js'
 import { sample } from '../../fixtures/graphs/random.js'
 import { someMachines } from '../../fixtures/machines/random.js'
 import { cutInPieces, piecesOf } from '../../fixtures/plans/issued.js'
 import { runs } from '../../fixtures/runs.js'
+import { collectives } from '../../golden/collectives.js'
 import { goldens } from '../../golden/graphs.js'
+
+const vector = tensor('f32', [4])
+const ungraphed = kernel({
+  name: 'ungraphed',
+  cuda: 'extern "C" __global__ void ungraphed(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x]; }',
+  reads: { x: vector },
+  writes: { y: vector },
+  launch: { grid: 1, block: 4 },
+  reference: ({ x }, { y }) => y.set(x),
+  graph: false,
+})
+const small = { batch: 8, tokens: 1024, vocabulary: 256, width: 768, heads: 12, layers: 3 }
 
 const graphed = (graph: Graph, options: object = {}): Plan =>
   orThrow(compile(graph, { ...options, mode: 'graph' })) as Plan
@@ -118,10 +135,10 @@ const streaming = graph('streaming', {}, () => {
 
 describe("mode: 'auto'", () => {
   test('takes the plan of the shorter predicted tick, and the one that fits', () => {
-    const modes = [...Object.values(goldens), streaming].map(golden => {
+    const modes = [...Object.values(goldens), streaming, pipelineOf('offload').graph].map(golden => {
       const net = golden as unknown as Graph
       const [auto, eager, asGraph] = (['auto', 'eager', 'graph'] as const).map(
-        mode => orThrow(compile(net, { mode })) as Plan,
+        mode => orThrow(compile(net, { mode, memory: 'fast' })) as Plan,
       )
       const ticks = [eager!, asGraph!].map(plan => simulate(plan, 'h200').tickMs)
       expect(simulate(auto!, 'h200').tickMs).toBeLessThanOrEqual(1.02 * Math.min(...ticks))
@@ -129,7 +146,55 @@ describe("mode: 'auto'", () => {
       expect(explain(auto!)).toMatch(/\nmode (eager|graph): a tick of .* by the machine's figures, /)
       return auto!.graphs === undefined
     })
-    // Both occur: small operations gain by a graph, ticks that overlap lose by one.
+    // Both occur: small operations gain by a graph, ticks that compete for the link lose by one.
     expect(new Set(modes).size).toBe(2)
+  })
+
+  test('is the default, and takes what was measured to be faster, one to three ticks in flight', () => {
+    for (const name of ['ensemble', 'offload', 'diamonds', 'decode'] as const)
+      for (const inFlight of [1, 2, 3]) {
+        const { graphs } = orThrow(compile(pipelineOf(name).graph, { inFlight, fuse: false }))
+        expect([name, inFlight, graphs !== undefined]).toEqual([
+          name,
+          inFlight,
+          name !== 'offload' || inFlight === 1,
+        ])
+      }
+    expect(orThrow(compile(goldens.diamond)).graphs).toHaveLength(1)
+    expect(orThrow(compile(goldens.diamond, { storage: 'pooled' })).graphs).toBeUndefined()
+    expect(orThrow(compile(goldens.diamond, { mode: 'eager' })).graphs).toBeUndefined()
+  })
+
+  test('holds little more than eager mode, unless memory is said', () => {
+    let roomy = 0
+    const bodies = [pipelineOf('offload'), gpt(small)]
+    for (const { graph } of bodies)
+      for (const inFlight of [1, 3]) {
+        const [auto, eager, fast] = [{}, { mode: 'eager' }, { memory: 'fast' }].map(options =>
+          orThrow(compile(graph, { inFlight, ...(options as object) })),
+        )
+        const most = Math.max(1.25 * eager!.bound.device[0]!, eager!.bound.device[0]! + 2 ** 25)
+        expect(auto!.bound.device[0]).toBeLessThanOrEqual(most)
+        if (fast!.bound.device[0]! > most) roomy++
+      }
+    expect(roomy).toBeGreaterThan(0)
+  })
+
+  test('says why eager mode is taken', () => {
+    const said = (graph: unknown, options: object = {}): string =>
+      /\nmode eager: .*: (.*)/.exec(explain(orThrow(compile(graph as Graph, options))))?.[1] ?? ''
+    expect(said(collectives)).toContain('collectives')
+    expect(said(pipelineOf('offload').graph)).toMatch(
+      /it holds \d+ bytes, of at most \d+ where memory is not given/,
+    )
+    expect(said(pipelineOf('offload').graph, { memory: 'fast' })).toMatch(/as long, and it holds \d+ bytes/)
+    const alone = graph('alone', {}, () => {
+      let { y } = ungraphed({ x: param('x', vector, { on: 'host' }).pipe(upload()) })
+      for (let i = 0; i < 4; i++) y = ungraphed({ x: y.pipe(relu()) }).y
+      return { y }
+    })
+    expect(said(alone, { fuse: false })).toContain(
+      'no launch of a graph would take the place of several calls',
+    )
   })
 })

@@ -25,7 +25,7 @@ const close = (value: number, wanted: number): void =>
 /** Plans of either origin: naive ones by hand, or the compiler's for a random graph. */
 const somePlans: fc.Arbitrary<Plan> = fc.oneof(
   recipes(10).map(recipe => planFrom(recipe)),
-  sample().map(({ graph, dims, inFlight }) => orThrow(compile(graph, { dims, inFlight }))),
+  sample().map(({ graph, dims, inFlight }) => orThrow(compile(graph, { mode: 'eager', dims, inFlight }))),
 )
 
 /**

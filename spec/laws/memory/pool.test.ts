@@ -35,7 +35,7 @@ describe('the pool of a session', () => {
   test('has the peak of the slow oracle, in plans of generated graphs', () => {
     fc.assert(
       fc.property(sample(), ({ graph, dims, inFlight }) =>
-        agrees(orThrow(compile(graph, { dims, inFlight }))),
+        agrees(orThrow(compile(graph, { mode: 'eager', dims, inFlight }))),
       ),
       { numRuns: runs(60) },
     )
@@ -44,7 +44,7 @@ describe('the pool of a session', () => {
   test('has the peak of the slow oracle where lanes rarely synchronise and sizes vary', () => {
     fc.assert(
       fc.property(patterns(60), fc.integer({ min: 1, max: 3 }), (pattern, inFlight) => {
-        const plan = orThrow(compile(patternGraph(pattern), { inFlight }))
+        const plan = orThrow(compile(patternGraph(pattern), { mode: 'eager', inFlight }))
         // Now and then a pool has no steady state within the ticks that are replayed.
         fc.pre(plan.boundKind !== 'enforced')
         agrees(plan)
@@ -55,7 +55,11 @@ describe('the pool of a session', () => {
 
   test('is exact for a graph of thousands of nodes', () => {
     agrees(
-      orThrow(compile({ ir: generated({ shape: 'layered', nodes: 2_000, lanes: 4 }) } as unknown as Graph)),
+      orThrow(
+        compile({ ir: generated({ shape: 'layered', nodes: 2_000, lanes: 4 }) } as unknown as Graph, {
+          mode: 'eager',
+        }),
+      ),
     )
   })
 })
@@ -64,7 +68,7 @@ describe('the peak of law L9', () => {
   test('is not exceeded where lanes rarely synchronise', () => {
     fc.assert(
       fc.property(patterns(24), fc.integer({ min: 1, max: 3 }), (pattern, inFlight) => {
-        const plan = orThrow(compile(patternGraph(pattern), { inFlight }))
+        const plan = orThrow(compile(patternGraph(pattern), { mode: 'eager', inFlight }))
         const { device, exact } = peakOf(plan)
         expect(exact).toBe(true)
         expect(oraclePeak(plan, 8).bytes[0]).toBeLessThanOrEqual(device[0]!)

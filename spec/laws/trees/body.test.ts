@@ -59,7 +59,7 @@ describe('a plan whose ports stay on the device', () => {
     expect(E.isLeft(wrong) && wrong.left.map(({ _tag, found }) => [_tag, found])).toEqual([
       ['UnknownPort', 'z'],
     ])
-    const pooled = orThrow(compile(layer)) as Plan
+    const pooled = orThrow(compile(layer, { storage: 'pooled' })) as Plan
     const none = residentPlan(pooled, { inputs: new Set(), outputs: new Set() })
     expect(E.isLeft(none) && none.left.map(({ _tag }) => _tag)).toEqual(['NotPlanned'])
   })

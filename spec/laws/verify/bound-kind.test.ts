@@ -45,7 +45,7 @@ describe('an enforced bound', () => {
   test('is what one tick takes on an idle device, where lanes rarely synchronise and sizes vary', () => {
     fc.assert(
       fc.property(patterns(40), fc.integer({ min: 1, max: 3 }), (pattern, inFlight) => {
-        const plan = orThrow(compile(patternGraph(pattern), { inFlight }))
+        const plan = orThrow(compile(patternGraph(pattern), { mode: 'eager', inFlight }))
         isTight(plan, 'enforced', slowPoolPeaks(plan, 1)[0]!)
       }),
       { numRuns: runs(60) },
@@ -54,7 +54,9 @@ describe('an enforced bound', () => {
 
   test('covers pinned memory too', () => {
     const plan = orThrow(
-      compile(patternGraph({ seed: 5, lanes: 2, nodes: 8, sizes: 'any', reach: 4, crossing: 20 })),
+      compile(patternGraph({ seed: 5, lanes: 2, nodes: 8, sizes: 'any', reach: 4, crossing: 20 }), {
+        mode: 'eager',
+      }),
     )
     const { device, pinned } = poolPeakOf(plan)
     const bounded = (bytes: number): Plan => ({
@@ -71,7 +73,7 @@ describe('an exact bound', () => {
   test('is what the pool takes however many ticks run', () => {
     fc.assert(
       fc.property(patterns(40), fc.integer({ min: 1, max: 3 }), (pattern, inFlight) => {
-        const plan = orThrow(compile(patternGraph(pattern), { inFlight }))
+        const plan = orThrow(compile(patternGraph(pattern), { mode: 'eager', inFlight }))
         const { ticks } = poolPeakOf(plan)
         isTight(plan, 'exact', slowPoolPeaks(plan, ticks + 2).at(-1)!)
       }),
@@ -112,7 +114,9 @@ describe('the oracle', () => {
 describe('the bound of a small graph', () => {
   test('is what the pool takes, where bytes are counted for thousands of ticks and come to no steady state', () => {
     const sizes = { vocabulary: 256, width: 768, heads: 12, layers: 1 }
-    const plan = orThrow(compile(gpt({ ...sizes, batch: 8, tokens: 1024 }).graph, { fuse: false }))
+    const plan = orThrow(
+      compile(gpt({ ...sizes, batch: 8, tokens: 1024 }).graph, { mode: 'eager', fuse: false }),
+    )
     expect(plan.boundKind).toBe('exact')
     expect(verify(plan)).toEqual([])
     expect(plan.bound.device).toEqual(poolPeakOf(plan).device)
@@ -129,7 +133,7 @@ describe('the bound of a large graph', () => {
   test.each(Object.entries(compiled))(
     'of %s is at most 1.1 of what the pool takes in the end',
     (_, graph) => {
-      const plan = orThrow(compile({ ir: graph() } as unknown as Graph, { fuse: false }))
+      const plan = orThrow(compile({ ir: graph() } as unknown as Graph, { mode: 'eager', fuse: false }))
       expect(plan.boundKind).toBeDefined()
       const bound = plan.bound.device[0]!
       const { device } = poolPeakOf(plan)
@@ -141,7 +145,9 @@ describe('the bound of a large graph', () => {
   )
 
   test('is not exact by its own word: the steady state must be replayed', () => {
-    const plan = orThrow(compile({ ir: compiled.layered() } as unknown as Graph, { fuse: false }))
+    const plan = orThrow(
+      compile({ ir: compiled.layered() } as unknown as Graph, { mode: 'eager', fuse: false }),
+    )
     expect(plan.boundKind).toBe('enforced')
     const roomy = { ...plan, boundKind: 'exact' as const, bound: { device: [2 ** 40], pinned: 2 ** 40 } }
     const [violation, ...others] = verify(roomy, { safety: true })
@@ -153,7 +159,9 @@ describe('the bound of a large graph', () => {
 
 describe('the kind of a bound in a file', () => {
   const plan = orThrow(
-    compile(patternGraph({ seed: 7, lanes: 3, nodes: 12, sizes: 'any', reach: 4, crossing: 20 })),
+    compile(patternGraph({ seed: 7, lanes: 3, nodes: 12, sizes: 'any', reach: 4, crossing: 20 }), {
+      mode: 'eager',
+    }),
   )
 
   test('is read and written', () => {
@@ -174,6 +182,7 @@ describe('the kind of a bound in a file', () => {
     expect(at({ ...value, boundKind: 'loose' })).toBe('plan.boundKind')
     const planned = orThrow(
       compile(patternGraph({ seed: 7, lanes: 3, nodes: 12, sizes: 'any', reach: 4, crossing: 20 }), {
+        mode: 'eager',
         storage: 'planned',
       }),
     )

@@ -60,13 +60,19 @@ const families: readonly Plan[] = [
 const made: readonly Plan[] = [
   ...fc
     .sample(sample(), { numRuns: 25, seed: 7 })
-    .flatMap(({ graph: net }) => [compile(net), compile(net, { memory: 'small', inFlight: 3 })])
+    .flatMap(({ graph: net }) => [
+      compile(net, { mode: 'eager' }),
+      compile(net, { mode: 'eager', memory: 'small', inFlight: 3 }),
+    ])
     .flatMap(plan => (E.isRight(plan) ? [plan.right as Plan] : [])),
   // Not fused: of the fused image pipeline, which has few enough commands, a mutant's free memory takes more ticks
   // to come back to an earlier state than the oracle can hold.
-  ...Object.values(goldens).map((net): Plan => orThrow(compile(net as Graph, { fuse: false })) as Plan),
+  ...Object.values(goldens).map(
+    (net): Plan => orThrow(compile(net as Graph, { mode: 'eager', fuse: false })) as Plan,
+  ),
   ...[1, 2].map(
-    (ahead): Plan => orThrow(compile(streamed(4, ahead), { memory: streamedLeast(ahead) })) as Plan,
+    (ahead): Plan =>
+      orThrow(compile(streamed(4, ahead), { mode: 'eager', memory: streamedLeast(ahead) })) as Plan,
   ),
 ]
 const compiled = made.filter(({ commands }) => commands.length <= 64)
@@ -266,13 +272,14 @@ describe('nothing can be left out of a plan that the compiler made', () => {
         sample({ steps: 12 }),
         fc.double({ min: 0, max: 1, noNaN: true }),
         ({ graph: net, dims, inFlight }, at) => {
-          const roomy = orThrow(compile(net, { dims, inFlight })) as Plan
+          const roomy = orThrow(compile(net, { mode: 'eager', dims, inFlight })) as Plan
           if (roomy.commands.length > 300) return
           eachIsNeeded(roomy)
           const most = roomy.bound.device[0]!
-          const least = orThrow(compile(net, { dims, inFlight, memory: 'small' })).bound.device[0]!
+          const least = orThrow(compile(net, { mode: 'eager', dims, inFlight, memory: 'small' })).bound
+            .device[0]!
           const memory = Math.max(1, Math.floor(Math.min(least, most) + at * Math.abs(most - least)))
-          eachIsNeeded(orThrow(compile(net, { dims, inFlight, memory })) as Plan)
+          eachIsNeeded(orThrow(compile(net, { mode: 'eager', dims, inFlight, memory })) as Plan)
         },
       ),
       { numRuns: runs(40) },
@@ -285,10 +292,12 @@ describe('nothing can be left out of a plan that the compiler made', () => {
     [12, 2],
     [20, 3],
   ])('%i streamed layers, %i ahead, in the least memory and in plenty', (layers, ahead) => {
-    const tight = orThrow(compile(streamed(layers, ahead), { memory: streamedLeast(ahead) })) as Plan
+    const tight = orThrow(
+      compile(streamed(layers, ahead), { mode: 'eager', memory: streamedLeast(ahead) }),
+    ) as Plan
     expect(tight.commands.filter(([op]) => op === 'wait').length).toBeGreaterThan(layers)
     eachIsNeeded(tight)
-    eachIsNeeded(orThrow(compile(streamed(layers, ahead))) as Plan)
+    eachIsNeeded(orThrow(compile(streamed(layers, ahead), { mode: 'eager' })) as Plan)
   })
 })
 

@@ -1,9 +1,11 @@
 import type { GraphNode } from '../../../ir/graph.js'
 import type { MapInstruction, MapSpec, MatmulEpilogue, MatmulSpec } from '../../../ir/kernel-spec.js'
-import type { DType } from '../../../ir/tensor.js'
+import { type DType, tensorBytes } from '../../../ir/tensor.js'
 import { tanhGelu } from '../../../language/operators/gelu.js'
-import { matmulSpec } from '../../../language/operators/matmul.js'
+import { matmulOperator, matmulSpec } from '../../../language/operators/matmul.js'
+import type { RunLowering } from '../../../language/operators/operator.js'
 import { reluCode } from '../../../language/operators/relu.js'
+import type { FusedAttrs } from '../../analysis/fused.js'
 import type { Checked } from '../../analysis/ir.js'
 import type { Fusion } from '../../analysis/provenance.js'
 import { sizeOf } from './access.js'
@@ -15,6 +17,9 @@ import { takenMemory, Values } from './values.js'
 //   p = matmul(x, w) · s = p + b · y = gelu(s)
 //   → y = matmul(x, w, b) with the epilogue { bias, gelu }
 //
+//   the same, where something else reads s too, as the backward pass does
+//   → y, s = matmul(x, w, b) with the epilogue { bias, gelu, auxiliary }, in the place of s
+//
 // After this step an elementwise value of a product is computed by the product's own kernel, which has the sums in
 // registers, where nothing else reads what lies between and both are on one lane and device, at one rate. Regions
 // are found in what remains.
@@ -24,13 +29,13 @@ interface Activation {
   readonly code: readonly MapInstruction[]
   /** The element types of products that compute it: the library's gelu is near enough in bf16 alone. */
   readonly types: readonly DType[]
-  /** Products of several layers compute it too. */
-  readonly layers: boolean
+  /** What it is computed of can be written too: of relu the library writes a mask. */
+  readonly auxiliary: boolean
 }
 
 const activations: readonly Activation[] = [
-  { name: 'gelu', code: tanhGelu, types: ['bf16'], layers: false },
-  { name: 'relu', code: reluCode, types: ['bf16', 'f16', 'f32'], layers: true },
+  { name: 'gelu', code: tanhGelu, types: ['bf16'], auxiliary: true },
+  { name: 'relu', code: reluCode, types: ['bf16', 'f16', 'f32'], auxiliary: false },
 ]
 
 /** A product with the elementwise operations after it that it computes itself, so far. */
@@ -43,6 +48,8 @@ interface Chain {
   readonly to: DType
   readonly bias?: number
   readonly residual?: number
+  /** A member before the last one whose value is a result too. */
+  readonly auxiliary?: number
 }
 
 const isEqual = (a: readonly MapInstruction[], b: readonly MapInstruction[]): boolean =>
@@ -72,7 +79,7 @@ const extended = (
   chain: Chain,
   { id, inputs }: GraphNode,
   kernel: MapSpec,
-  { n, batch }: Pick<MatmulSpec, 'n' | 'batch'>,
+  { n }: Pick<MatmulSpec, 'n'>,
 ): Chain | undefined => {
   const { epilogue, to, members } = chain
   const { activation, residual, bias, scale = 1 } = epilogue
@@ -95,16 +102,14 @@ const extended = (
   if (code.length === 3 && last![0] === 'add' && first![0] === 'operand' && second![0] === 'operand') {
     const other = 1 - own
     const { dtype: type } = ir.specs[inputs[other]!]!
-    if (inputs.length !== 2 || inputs[other] === inputs[own] || type !== to || batch !== 1) return undefined
+    if (inputs.length !== 2 || inputs[other] === inputs[own] || type !== to) return undefined
     if (!bias && isRow(kernel, other, n))
       return { ...made, epilogue: { ...epilogue, bias: true }, bias: inputs[other]! }
     return isInPlace(kernel, other)
       ? { ...made, epilogue: { ...epilogue, residual: true }, residual: inputs[other]! }
       : undefined
   }
-  const found = activations.find(
-    each => each.types.includes(to) && (batch === 1 || each.layers) && isEqual(each.code, code),
-  )
+  const found = activations.find(each => each.types.includes(to) && isEqual(each.code, code))
   return found === undefined ? undefined : { ...made, epilogue: { ...epilogue, activation: found.name } }
 }
 
@@ -114,6 +119,8 @@ class Epilogues {
   private readonly reader: Int32Array
   private readonly values: Values
   private readonly taken: Uint8Array | undefined
+  /** By node: the first activation of its value that can be a result beside it. */
+  private readonly activated = new Map<number, number>()
   /** Members of chains: what adds two products is part of one of them. */
   private readonly members = new Set<number>()
 
@@ -124,7 +131,17 @@ class Epilogues {
     this.reader = readersOf(ir)
     this.values = new Values(ir)
     this.taken = takenMemory(ir)
+    if (effort !== 'lean') this.findActivations()
     for (const node of ir.nodes) if (node.op === 'matmul') this.follow(node)
+  }
+
+  private findActivations(): void {
+    const { elementwise } = this.values
+    for (const { id, inputs } of this.ir.nodes) {
+      const code = elementwise[id]?.kernel.code
+      const isOne = activations.some(each => each.auxiliary && code !== undefined && isEqual(each.code, code))
+      if (isOne && !this.activated.has(inputs[0]!)) this.activated.set(inputs[0]!, id)
+    }
   }
 
   private follow({ id, inputs, attrs }: GraphNode): void {
@@ -133,15 +150,17 @@ class Epilogues {
     const [x, w] = inputs.map(input => specs[input]!) as [Checked['specs'][number], Checked['specs'][number]]
     const spec = matmulSpec(x, w, attrs)
     let chain: Chain = { product: id, members: [id], epilogue: {}, to: specs[id]!.dtype }
-    for (;;) {
-      const next = nodes[this.reader[chain.members.at(-1)!]!]
+    while (chain.auxiliary === undefined) {
+      const last = chain.members.at(-1)!
+      const alone = this.reader[last]!
+      const next = nodes[alone === -2 ? (this.activated.get(last) ?? -1) : alone]
       const own = next && this.values.elementwise[next.id]
       if (next === undefined || own === undefined || this.members.has(next.id)) break
       if (apartBy(this.ir, next.id, id) !== undefined) break
       if (sizeOf(own.kernel.shape) !== spec.batch * spec.m * spec.n || this.isWorse(chain, next)) break
       const longer = extended(this.ir, chain, next, own.kernel, spec)
       if (longer === undefined) break
-      chain = longer
+      chain = alone === -2 ? { ...longer, auxiliary: last } : longer
     }
     if (chain.members.length === 1 || chain.to !== x.dtype) return
     this.chains.push(chain)
@@ -161,15 +180,25 @@ class Epilogues {
   }
 }
 
-const nodeOf = ({ nodes }: Checked, { product, members, epilogue, to, bias, residual }: Chain): GraphNode => {
-  const { inputs, attrs } = nodes[product]!
-  const more = [bias, residual].filter(input => input !== undefined)
-  return {
-    ...nodes[members.at(-1)!]!,
-    op: 'matmul',
-    inputs: [...inputs, ...more],
-    attrs: { ...attrs, to, epilogue: epilogue as GraphNode['attrs'] },
+const nodeOf = ({ nodes, specs }: Checked, chain: Chain): GraphNode => {
+  const { product, members, epilogue, to, bias, residual, auxiliary } = chain
+  const last = nodes[members.at(-1)!]!
+  const inputs = [...nodes[product]!.inputs, ...[bias, residual].filter(input => input !== undefined)]
+  const attrs = { ...nodes[product]!.attrs, to, epilogue: epilogue as GraphNode['attrs'] }
+  if (auxiliary === undefined) return { ...last, op: 'matmul', inputs, attrs }
+  const given = inputs.map(input => specs[input]!)
+  const output = specs[last.id]!
+  const { kernel, flops, movedBytes, workspace } = matmulOperator.lower(given, output, attrs) as RunLowering
+  const fused: FusedAttrs = {
+    kernel: { ...(kernel as MatmulSpec), epilogue: { ...epilogue, auxiliary: true } },
+    flops,
+    movedBytes: movedBytes + tensorBytes(output),
+    workspace,
+    tolerance: matmulOperator.tolerance(output, given, attrs),
+    results: [{ name: nodes[auxiliary]!.name, spec: specs[auxiliary]! }],
+    members: members.map(id => nodes[id]!.name),
   }
+  return { ...last, op: 'fused', inputs, attrs: fused as unknown as GraphNode['attrs'] }
 }
 
 /** The graph whose products compute what follows them. */
@@ -182,13 +211,24 @@ export const withEpilogues = (
   if (chains.length === 0) return { ir, regions: [] }
   const inner = new Set<number>()
   const made = new Map<number, GraphNode>()
+  /** By the value that is an auxiliary output: the node of its kernel, which stands right before it. */
+  const before = new Map<number, number>()
   const regions = chains.map(chain => {
     const last = chain.members.at(-1)!
-    for (const id of chain.members) if (id !== last) inner.add(id)
+    for (const id of chain.members) if (id !== last && id !== chain.auxiliary) inner.add(id)
     made.set(last, nodeOf(ir, chain))
+    if (chain.auxiliary !== undefined) {
+      const { auxiliary } = chain
+      inner.add(last)
+      before.set(auxiliary, last)
+      made.set(auxiliary, { ...ir.nodes[auxiliary]!, op: 'port', inputs: [last], attrs: { index: 1 } })
+    }
     const { name, at } = ir.nodes[last]!
     return { name, members: chain.members.map(id => ir.nodes[id]!.name), at }
   })
-  const order = ir.nodes.flatMap(({ id }) => (inner.has(id) ? [] : [id]))
+  const order = ir.nodes.flatMap(({ id }) => {
+    const kernel = before.get(id)
+    return inner.has(id) ? [] : kernel === undefined ? [id] : [kernel, id]
+  })
   return { ir: rewritten(ir, order, id => made.get(id) ?? ir.nodes[id]!), regions }
 }

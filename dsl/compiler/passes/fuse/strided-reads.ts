@@ -1,7 +1,8 @@
 import type { GraphNode } from '../../../ir/graph.js'
 import type { AttentionOperand, MapSpec } from '../../../ir/kernel-spec.js'
-import { elements } from '../../../ir/tensor.js'
+import { type BoundSpec, type DType, elementBytes, elements, tensorBytes } from '../../../ir/tensor.js'
 import { attentionOperator, attentionSpec } from '../../../language/operators/attention.js'
+import { type MatmulRead, matmulSpec } from '../../../language/operators/matmul.js'
 import { denseStrides } from '../../../language/operators/shapes.js'
 import type { FusedAttrs } from '../../analysis/fused.js'
 import type { Checked } from '../../analysis/ir.js'
@@ -14,10 +15,18 @@ import { Values } from './values.js'
 //   q = transpose(slice(all)) · y = attention(q, k, v) · z = transpose(y)
 //   → z = attention(all, k, v): it reads the rows of q where they lie in `all`, and writes y in the order of z
 //
-// After this step attention reads no copy of rows that it could read itself.
+//   a, b = split(all) · y = matmul(a, w) · z = matmul(b, w)
+//   → y = matmul(all, w), z = matmul(all, w): each reads its rows at the row stride of `all`
+//
+// After this step attention reads no copy of rows that it could read itself, and neither does a product of a matrix,
+// where all readers of the copy do without it, memory is held no longer for it, and the addresses are as well aligned.
 
 /** Batch, heads, rows, and the elements of a row. */
 type Sizes = readonly [number, number, number, number]
+
+/** Whether a product reads an operand with its last two axes in the other order. */
+const isTransposed = ({ attrs }: GraphNode, index: number): boolean =>
+  attrs[index === 0 ? 'transposeX' : 'transpose'] === true
 
 const isCopy = ({ code, operands, results }: MapSpec): boolean =>
   code.length === 1 &&
@@ -25,8 +34,8 @@ const isCopy = ({ code, operands, results }: MapSpec): boolean =>
   operands[0]!.dtype === results[0]!.dtype &&
   !results[0]!.row
 
-/** The strides of an access over sizes that its shape refines, where the elements of a row follow one another. */
-const rowsOf = ({ shape, offset, strides }: Access, sizes: Sizes): AttentionOperand | undefined => {
+/** The strides of an access over sizes that its shape refines. */
+const stridesOver = ({ shape, strides }: Access, sizes: readonly number[]): readonly number[] | undefined => {
   const steps: number[] = []
   let d = shape.length - 1
   for (let own = sizes.length - 1; own >= 0; own--) {
@@ -43,8 +52,42 @@ const rowsOf = ({ shape, offset, strides }: Access, sizes: Sizes): AttentionOper
     }
     steps[own] = step
   }
-  const [batch, head, row, element] = steps as [number, number, number, number]
-  return d < 0 && (sizes[3] === 1 || element === 1) ? { offset, strides: [batch, head, row] } : undefined
+  return d < 0 ? steps : undefined
+}
+
+/** Where rows lie whose elements follow one another. */
+const rowsOf = (access: Access, sizes: Sizes): AttentionOperand | undefined => {
+  const steps = stridesOver(access, sizes)
+  if (steps === undefined || (sizes[3] !== 1 && steps[3] !== 1)) return undefined
+  return { offset: access.offset, strides: [steps[0]!, steps[1]!, steps[2]!] }
+}
+
+/** Bytes that the fast kernels of products want addresses and strides to be multiples of. */
+const aligned = 16
+
+/** Where matrices lie whose rows or columns are dense, as well aligned as a copy of them would be. */
+const matrixOf = (
+  access: Access,
+  sizes: readonly [batch: number, rows: number, columns: number],
+  dtype: DType,
+): Omit<MatmulRead, 'shape'> | undefined => {
+  const steps = stridesOver(access, sizes)
+  if (steps === undefined) return undefined
+  const [, rows, columns] = sizes
+  const [batchStride, row, element] = steps as [number, number, number]
+  const lies = (transposed: boolean, count: number, length: number, step: number, within: number) => {
+    const rowStride = count === 1 ? length : step
+    if ((length > 1 && within !== 1) || rowStride < length) return undefined
+    const isAligned = (...all: readonly number[]) =>
+      all.every(one => (one * elementBytes[dtype]) % aligned === 0)
+    if (!isAligned(access.offset, rowStride, batchStride) && isAligned(columns)) return undefined
+    const stride = rowStride === length ? {} : { rowStride }
+    return {
+      transposed,
+      lies: { batchStride, ...stride, ...(access.offset === 0 ? {} : { offset: access.offset }) },
+    }
+  }
+  return lies(false, rows, columns, row, element) ?? lies(true, columns, rows, element, row)
 }
 
 /** Where a copy puts each element of what it reads: undefined where it leaves some out, or has some twice. */
@@ -58,11 +101,17 @@ const placed = ({ shape, operands: [read] }: MapSpec): Access | undefined => {
   return whole ? { shape: own, offset: 0, strides: order.map(d => to[d]!) } : undefined
 }
 
-/** A value that attention reads, and the nodes between that nothing else may need. */
-interface Read {
+/** A value that a kernel reads, how it lies there, and the nodes between that nothing else may need. */
+interface Read<Lies> {
   readonly node: number
-  readonly rows?: AttentionOperand
+  readonly lies?: Lies
   readonly passed: readonly number[]
+}
+
+/** An operand of a product that lies in another value. */
+interface Operand extends Read<Omit<MatmulRead, 'shape'>> {
+  readonly product: number
+  readonly index: number
 }
 
 class StridedReads {
@@ -77,6 +126,7 @@ class StridedReads {
     this.values = new Values(ir)
     this.reader = readersOf(ir)
     for (const node of ir.nodes) if (node.op === 'attention') this.meet(node)
+    this.readMatrices(ir.nodes.flatMap(node => (node.op === 'matmul' ? this.operandsOf(node) : [])))
   }
 
   private meet(node: GraphNode): void {
@@ -89,13 +139,15 @@ class StridedReads {
       [batch, groups, keys, size],
       [batch, groups, keys, valueSize],
     ]
-    const reads = sizes.map((each, i) => this.read(node, node.inputs[i]!, each))
+    const reads = sizes.map((each, i) =>
+      this.read(node, node.inputs[i]!, each, access => rowsOf(access, each)),
+    )
     const written = this.written(node, [batch, heads, queries, valueSize])
     const members = [...reads.flatMap(({ passed }) => passed).reverse(), node.id]
     if (written !== undefined) members.push(...written.passed, written.node)
     if (members.length === 1) return
     const last = nodes[written?.node ?? node.id]!
-    const [q, k, v] = reads as [Read, Read, Read]
+    const [q, k, v] = reads as [Read<AttentionOperand>, Read<AttentionOperand>, Read<AttentionOperand>]
     const { flops, movedBytes } = attentionOperator.lower(inputs, specs[node.id]!, node.attrs) as {
       readonly flops: number
       readonly movedBytes: number
@@ -103,10 +155,10 @@ class StridedReads {
     const attrs: FusedAttrs = {
       kernel: {
         ...spec,
-        q: q.rows ?? spec.q,
-        k: k.rows ?? spec.k,
-        v: v.rows ?? spec.v,
-        y: written?.rows ?? spec.y,
+        q: q.lies ?? spec.q,
+        k: k.lies ?? spec.k,
+        v: v.lies ?? spec.v,
+        y: written?.lies ?? spec.y,
       },
       flops,
       movedBytes,
@@ -124,11 +176,111 @@ class StridedReads {
     this.regions.push({ name: last.name, members: attrs.members, at: last.at })
   }
 
-  /** What lies behind copies and views of it, as far as its rows are dense there. */
-  private read(node: GraphNode, input: number, sizes: Sizes): Read {
+  /** The operands of a product that are copies of what it could read where it lies. */
+  private operandsOf(node: GraphNode): readonly Operand[] {
+    const { specs } = this.ir
+    const [x, w] = node.inputs.map(input => specs[input]!) as [BoundSpec, BoundSpec]
+    const { m, batch, a, b } = matmulSpec(x, w, node.attrs)
+    return [x, w].flatMap(({ shape, dtype }, index) => {
+      const [rows, columns] = shape.slice(-2) as [number, number]
+      const isTall = index === 0 && node.attrs['transposeX'] !== true && a.batchStride === 0
+      const count = (index === 0 ? a : b).batchStride === 0 ? 1 : batch
+      const sizes = [count, isTall ? m : rows, columns] as const
+      const input = node.inputs[index]!
+      const read = this.read(node, input, sizes, access => matrixOf(access, sizes, dtype))
+      return read.lies === undefined ? [] : [{ ...read, product: node.id, index }]
+    })
+  }
+
+  /** Products read the operands where they lie for which no copy stays and nothing is held longer. */
+  private readMatrices(operands: readonly Operand[]): void {
+    if (operands.length === 0) return
+    const { nodes } = this.ir
+    const goes = this.goingWith(operands)
+    const isHeld = this.heldAnyway(goes)
+    const taken = new Map<number, Operand[]>()
+    for (const operand of operands) {
+      const { product, index, node } = operand
+      if (goes.has(nodes[product]!.inputs[index]!) && isHeld(node, product))
+        taken.set(product, [...(taken.get(product) ?? []), operand])
+    }
+    for (const [product, own] of taken) {
+      const node = nodes[product]!
+      const inputs = [...node.inputs]
+      const reads: (MatmulRead | null)[] = [null, null]
+      for (const { index, lies, node: source } of own) {
+        reads[index] = { shape: this.ir.specs[node.inputs[index]!]!.shape, ...lies! }
+        // What the product reads transposed of a copy, it reads as it lies where the copy transposed it.
+        if (isTransposed(node, index)) reads[index] = { ...reads[index]!, transposed: !lies!.transposed }
+        inputs[index] = source
+      }
+      this.made.set(product, {
+        ...node,
+        inputs,
+        attrs: { ...node.attrs, reads } as unknown as GraphNode['attrs'],
+      })
+      const passed = [...new Set(own.flatMap(({ passed }) => passed))].sort((a, b) => a - b)
+      for (const id of passed) this.passed.add(id)
+      const members = [...passed, product].map(id => nodes[id]!.name)
+      this.regions.push({ name: node.name, members, at: node.at })
+    }
+  }
+
+  /** The copies and views that nothing reads any more once these operands are read where they lie. */
+  private goingWith(operands: readonly Operand[]): ReadonlySet<number> {
+    const { nodes, outputs } = this.ir
+    const passed = new Set(operands.flatMap(({ passed }) => passed))
+    const direct = new Set(operands.map(({ product, index }) => `${product} ${index}`))
+    const read = new Set(outputs.flatMap(({ node, parts }) => parts?.nodes ?? [node]))
+    const goes = new Set<number>()
+    for (let id = nodes.length - 1; id >= 0; id--) {
+      const node = this.made.get(id) ?? nodes[id]!
+      if (passed.has(id) && !read.has(id)) goes.add(id)
+      else for (const [i, input] of node.inputs.entries()) if (!direct.has(`${id} ${i}`)) read.add(input)
+    }
+    return goes
+  }
+
+  /**
+   * Whether the memory of a value is there until a product reads it, or as much memory of copies is not: parameters,
+   * what is read later all the same, and what all copies of it together are as large as.
+   */
+  private heldAnyway(goes: ReadonlySet<number>): (id: number, product: number) => boolean {
+    const { nodes, specs, outputs } = this.ir
+    const root = Int32Array.from(nodes, ({ id }) => id)
+    const last = new Int32Array(nodes.length).fill(-1)
+    const saved = new Float64Array(nodes.length)
+    for (const { id, op, inputs } of nodes) {
+      const isView = this.values.viewFrom[id]! >= 0
+      if (isView) root[id] = root[inputs[0]!]!
+      if (isView || op === 'delay') continue
+      const of = goes.has(id) ? [] : inputs
+      for (const input of of) last[root[input]!] = id
+      if (goes.has(id)) saved[root[inputs[0]!]!]! += tensorBytes(specs[id]!)
+    }
+    for (const { node, parts } of outputs)
+      for (const id of parts?.nodes ?? [node]) last[root[id]!] = nodes.length
+    return (id, product) => {
+      const of = root[id]!
+      return (
+        nodes[of]!.op === 'param' ||
+        nodes[of]!.op === 'delay' ||
+        last[of]! >= product ||
+        saved[of]! >= tensorBytes(specs[of]!)
+      )
+    }
+  }
+
+  /** What lies behind copies and views of it, as far as it lies there as the kernel can read it. */
+  private read<Lies>(
+    node: GraphNode,
+    input: number,
+    sizes: readonly number[],
+    liesIn: (access: Access) => Lies | undefined,
+  ): Read<Lies> {
     const { nodes } = this.ir
     const { viewFrom, elementwise } = this.values
-    let found: Read = { node: input, passed: [] }
+    let found: Read<Lies> = { node: input, passed: [] }
     let access = inOrder(sizes.filter(size => size !== 1))
     const passed: number[] = []
     for (let at = input; ; at = nodes[at]!.inputs[0]!) {
@@ -142,14 +294,14 @@ class StridedReads {
         access = inside.operands[0]!
       }
       passed.push(at)
-      const rows = rowsOf(access, sizes)
-      if (kernel !== undefined && rows !== undefined)
-        found = { node: nodes[at]!.inputs[0]!, rows, passed: [...passed] }
+      const lies = liesIn(access)
+      if (kernel !== undefined && lies !== undefined)
+        found = { node: nodes[at]!.inputs[0]!, lies, passed: [...passed] }
     }
   }
 
   /** The copy that alone reads the result, in which each element has one place. */
-  private written(node: GraphNode, sizes: Sizes): Read | undefined {
+  private written(node: GraphNode, sizes: Sizes): Read<AttentionOperand> | undefined {
     const { viewFrom, elementwise } = this.values
     const count = sizeOf(sizes)
     const passed: number[] = []
@@ -168,7 +320,7 @@ class StridedReads {
           ) ??
             access)
         const rows = fine && rowsOf(fine, sizes)
-        return rows && { node: at, rows, passed }
+        return rows && { node: at, lies: rows, passed }
       }
       passed.push(at)
     }
@@ -192,11 +344,16 @@ class StridedReads {
   }
 }
 
-/** The graph whose attention reads and writes rows where they lie. */
+/** Operators whose kernel may be a copy that a product can do without. */
+const copies: ReadonlySet<string> = new Set(['slice', 'transpose', 'expand'])
+
+/** The graph whose attention and products read what they read where it lies. */
 export const withStridedReads = (
   ir: Checked,
 ): { readonly ir: Checked; readonly regions: Fusion['regions'] } => {
-  if (!ir.nodes.some(({ op }) => op === 'attention')) return { ir, regions: [] }
+  const ops = new Set(ir.nodes.map(({ op }) => op))
+  const copied = ops.has('matmul') && [...copies].some(op => ops.has(op))
+  if (!ops.has('attention') && !copied) return { ir, regions: [] }
   const reads = new StridedReads(ir)
   if (reads.made.size === 0) return { ir, regions: [] }
   return {

@@ -4,6 +4,7 @@ import { elementBytes, tensorBytes } from '../../../ir/tensor.js'
 import { isFloat } from '../../../language/operators/elementwise.js'
 import { costOf, type Work } from '../../../machine/cost.js'
 import { slotsOf } from '../../../machine/map-cost.js'
+import { fusedAttrs } from '../../analysis/fused.js'
 import type { Checked } from '../../analysis/ir.js'
 import { donatedReads, isView, operatorOf } from '../../analysis/operators.js'
 import { takesMemory } from '../../analysis/taken-memory.js'
@@ -178,6 +179,11 @@ export class Values {
     if (op === 'upload' || op === 'download' || op === 'peer') {
       this.bytes[id] = place === 'device' ? bytes : 0
       return this.measured(node, { op, kind: op, movedBytes: 2 * bytes })
+    }
+    if (op === 'fused') {
+      const { kernel, flops, movedBytes } = fusedAttrs(node)
+      this.bytes[id] = bytes
+      return this.measured(node, { op, kernel, flops, movedBytes })
     }
     if (op !== 'kernel' && op !== 'window') return 0
     this.bytes[id] = bytes

@@ -94,11 +94,12 @@ export type Writes = Map<number, readonly number[]>
 
 /** A region of the pass `fuse`: one kernel, whose further results are ports. */
 export const fusedKernel = (low: Lowering, node: GraphNode, writes: Writes): void => {
-  const { kernel, flops, movedBytes, tolerance, results } = fusedAttrs(node)
+  const { kernel, flops, movedBytes, workspace = 0, tolerance, results } = fusedAttrs(node)
   const targets = [{ name: node.name, spec: low.spec(node.id) }, ...results].map(({ name, spec }) =>
     low.fresh(name, spec, 'tick', 'device'),
   )
-  const id = low.operation(node, node.inputs, targets, { kernel, flops, movedBytes, tolerance })
+  const work = { kernel, flops, movedBytes, workspace, tolerance }
+  const id = low.operation(node, node.inputs, targets, work)
   low.yields(node.id, targets[0]!, id)
   writes.set(node.id, targets)
 }

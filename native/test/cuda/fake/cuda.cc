@@ -53,6 +53,8 @@ struct FakeDesc {
   std::int32_t transA = 0, transB = 0;
   std::uint32_t epilogue = 1;
   const void* bias = nullptr;
+  void* auxiliary = nullptr;
+  std::int64_t auxiliaryRow = 0, auxiliaryStride = 0;
 };
 struct FakePreference {
   std::size_t workspace = 0;
@@ -479,6 +481,10 @@ EXPORT cublasStatus cublasLtMatmulDescSetAttribute(LtMatmulDesc desc, int attrib
                                                    std::size_t bytes) {
   auto* made = reinterpret_cast<FakeDesc*>(desc);
   if (attribute == kDescBias && bytes == 8) return std::memcpy(&made->bias, value, 8), 0;
+  if (attribute == kDescAuxiliary && bytes == 8) return std::memcpy(&made->auxiliary, value, 8), 0;
+  if (attribute == kDescAuxiliaryRow && bytes == 8) return std::memcpy(&made->auxiliaryRow, value, 8), 0;
+  if (attribute == kDescAuxiliaryBatchStride && bytes == 8)
+    return std::memcpy(&made->auxiliaryStride, value, 8), 0;
   if (attribute == kDescEpilogue && bytes == 4) return std::memcpy(&made->epilogue, value, 4), 0;
   if (bytes != 4 || (attribute != kDescTransA && attribute != kDescTransB)) return 7;
   std::memcpy(attribute == kDescTransA ? &made->transA : &made->transB, value, 4);
@@ -532,8 +538,19 @@ EXPORT cublasStatus cublasLtMatmulAlgoGetHeuristic(LtHandle, LtMatmulDesc, LtLay
     results[i] = {};
     results[i].algorithm.data[0] = made->alignment;
     results[i].algorithm.data[1] = static_cast<std::uint64_t>(state().offered + i);
+    static std::uint64_t left = 0;  // what the library does not set is what was there
+    results[i].algorithm.data[7] = ++left;
     results[i].workspaceBytes = made->workspace / 2;
   }
+  return 0;
+}
+EXPORT cublasStatus cublasLtMatmulAlgoConfigGetAttribute(const LtAlgorithm* algorithm, int attribute,
+                                                         void* value, std::size_t bytes,
+                                                         std::size_t* written) {
+  if (attribute < 0 || attribute > 8 || bytes != (attribute < 7 ? 4 : 2)) return 7;
+  *written = bytes;
+  std::memset(value, 0, bytes);
+  if (attribute < 2) std::memcpy(value, &algorithm->data[1 - attribute], 4);
   return 0;
 }
 EXPORT cublasStatus cublasLtMatmul(LtHandle, LtMatmulDesc desc, const void* alpha, const void* a,
@@ -550,6 +567,11 @@ EXPORT cublasStatus cublasLtMatmul(LtHandle, LtMatmulDesc desc, const void* alph
   const auto address = reinterpret_cast<std::uintptr_t>(a) | reinterpret_cast<std::uintptr_t>(b) |
                        reinterpret_cast<std::uintptr_t>(d);
   if (address & (algorithm->data[0] - 1)) return 7;
+  // Of relu it would be a mask.
+  if ((op.epilogue & kEpilogueAuxiliary) != 0 &&
+      ((op.epilogue & kEpilogueGelu) == 0 || D.type == kReal32F || op.auxiliaryRow % 8 != 0 ||
+       reinterpret_cast<std::uintptr_t>(op.auxiliary) % 16 != 0))
+    return 7;
   const auto k = static_cast<std::int64_t>(op.transA ? A.rows : A.columns);
   if (static_cast<std::int64_t>(B.rows) != k || D.columns != B.columns ||
       D.rows != (op.transA ? A.columns : A.rows))
@@ -567,6 +589,8 @@ EXPORT cublasStatus cublasLtMatmul(LtHandle, LtMatmulDesc desc, const void* alph
         sum *= scale;
         if (added != 0) sum += added * elementAt(c, D.type, at);
         if (op.epilogue & kEpilogueBias) sum += elementAt(op.bias, D.type, row);
+        if (op.epilogue & kEpilogueAuxiliary)
+          setElement(op.auxiliary, D.type, layer * op.auxiliaryStride + column * op.auxiliaryRow + row, sum);
         if (op.epilogue & kEpilogueRelu) sum = reluOf(sum);
         if (op.epilogue & kEpilogueGelu)
           sum = sum * 0.5f * (1 + std::tanh(0.7978845608f * (sum + 0.044715f * sum * sum * sum)));

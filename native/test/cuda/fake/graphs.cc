@@ -236,10 +236,14 @@ std::fputs("digraph dot {}", file);
 std::fclose(file);
 END CALL(cuGraphAddNode_v2,
          (CUgraphNode * node, CUgraph graph, const CUgraphNode* dependencies, const CUgraphEdgeData* data,
-          std::size_t count, CUgraphNodeParams* params)) if (data != nullptr || !valid(*params)) return 1;
+          std::size_t count, CUgraphNodeParams* params)) if (!valid(*params)) return 1;
 std::vector<FakeNode*> after;
 for (std::size_t i = 0; i < count; ++i) {
   if (of(dependencies[i])->graph != of(graph)) return 1;
+  // An edge between two kernels may be programmatic.
+  const bool kernels = params->type == 0 && of(dependencies[i])->params.type == 0;
+  if (data && (data[i].type != data[i].fromPort || data[i].type > (kernels ? 1 : 0))) return 1;
+  if (data && data[i].type == 1 && gate("programmatic edge")) return 1;
   after.push_back(of(dependencies[i]));
 }
 if (params->type == 13 &&

@@ -1,0 +1,156 @@
+// Arithmetic of sizes at the level of types, by the lengths of tuples. Where a number is open, or too large to be
+// counted, the answer is `number`.
+
+type Units = readonly 0[]
+type Digits = {
+  '0': readonly []
+  '1': readonly [0]
+  '2': readonly [0, 0]
+  '3': readonly [0, 0, 0]
+  '4': readonly [0, 0, 0, 0]
+  '5': readonly [0, 0, 0, 0, 0]
+  '6': readonly [0, 0, 0, 0, 0, 0]
+  '7': readonly [0, 0, 0, 0, 0, 0, 0]
+  '8': readonly [0, 0, 0, 0, 0, 0, 0, 0]
+  '9': readonly [0, 0, 0, 0, 0, 0, 0, 0, 0]
+}
+type Digit = keyof Digits
+type Tens<T extends Units> = readonly [...T, ...T, ...T, ...T, ...T, ...T, ...T, ...T, ...T, ...T]
+
+/** Whether a text is a whole number from 0 of at most so many digits as `Each` has elements. */
+type HasDigits<S extends string, Each extends Units> = S extends ''
+  ? true
+  : Each extends readonly [0, ...infer R extends Units]
+    ? S extends `${infer D}${infer Rest}`
+      ? D extends Digit
+        ? HasDigits<Rest, R>
+        : false
+      : false
+    : false
+
+/** A tuple may have 10,000 elements: numbers below 5000 can be counted, and added to others of three digits. */
+type CanCount<N, Each extends Units = readonly [0, 0, 0]> = number extends N
+  ? false
+  : N extends number
+    ? HasDigits<`${N}`, Each> extends true
+      ? true
+      : `${N}` extends `${'1' | '2' | '3' | '4'}${infer R}`
+        ? Each['length'] extends 3
+          ? HasDigits<R, Each>
+          : false
+        : false
+    : false
+
+type Counted<S extends string, T extends Units = readonly []> = S extends `${infer D extends Digit}${infer R}`
+  ? Counted<R, readonly [...Tens<T>, ...Digits[D]]>
+  : T
+type Count<N extends number> = Counted<`${N}`>
+
+/** `Times` copies of a tuple. */
+type Copies<T extends Units, Times extends Units, Made extends Units = readonly []> = Times extends readonly [
+  0,
+  ...infer R extends Units,
+]
+  ? Copies<T, R, readonly [...Made, ...T]>
+  : Made
+
+/** How many times a tuple holds another, and what is left. */
+type Parts<T extends Units, By extends Units, Held extends Units = readonly []> = T extends readonly [
+  ...By,
+  ...infer R extends Units,
+]
+  ? Parts<R, By, readonly [...Held, 0]>
+  : readonly [Held['length'], T]
+
+/** Long division, digit by digit: no number on the way is larger than ten times the divisor. */
+type Divide<
+  S extends string,
+  By extends Units,
+  Quotient extends string = '',
+  Left extends Units = readonly [],
+> = S extends `${infer D extends Digit}${infer R}`
+  ? Parts<readonly [...Tens<Left>, ...Digits[D]], By> extends readonly [
+      infer Q extends number,
+      infer L extends Units,
+    ]
+    ? Divide<R, By, Quotient extends '' | '0' ? `${Q}` : `${Quotient}${Q}`, L>
+    : never
+  : readonly [Quotient extends `${infer N extends number}` ? N : number, Left['length']]
+
+/** Whether a number may be a whole one from `Least` on, 0 or 1. */
+export type IsWhole<N, Least extends 0 | 1> = N extends number
+  ? number extends N
+    ? true
+    : `${N}` extends `-${string}` | `${string}.${string}` | `${string}e-${string}`
+      ? false
+      : N extends 0
+        ? Least extends 0
+          ? true
+          : false
+        : true
+  : true
+
+/** The quotient of two whole numbers, and the remainder. */
+export type Quotient<N, By> = By extends 1
+  ? readonly [N, 0]
+  : N extends number
+    ? By extends number
+      ? QuotientOf<N, By>
+      : readonly [number, number]
+    : readonly [number, number]
+
+type QuotientOf<N extends number, By extends number> = number extends N | By
+  ? readonly [number, number]
+  : N extends By
+    ? readonly [1, 0]
+    : By extends 0
+      ? readonly [number, number]
+      : [CanCount<By, readonly [0, 0]>, HasDigits<`${N}`, readonly [0, 0, 0, 0, 0, 0, 0, 0]>] extends [
+            true,
+            true,
+          ]
+        ? Divide<`${N}`, Count<By>>
+        : readonly [number, number]
+
+/**
+ * The elements that a kernel spans, less one: `Dilation · (Kernel − 1)`. Undefined where it is not known.
+ */
+type Span<Kernel, Dilation> = [
+  CanCount<Kernel, readonly [0, 0]>,
+  CanCount<Dilation, readonly [0, 0]>,
+] extends [true, true]
+  ? Count<Kernel & number> extends readonly [0, ...infer R extends Units]
+    ? Copies<R, Count<Dilation & number>>
+    : undefined
+  : undefined
+
+/**
+ * Places of a kernel along a dimension; `never` where it is larger than the padded input. The size of the input where
+ * it stays as it is, even where that is a symbol.
+ */
+export type Places<Input, Kernel, Stride, Dilation, Padding> = Padding extends 'same'
+  ? Input
+  : Span<Kernel, Dilation> extends infer Spanned extends Units
+    ? CanCount<Padding> extends true
+      ? PlacesOf<Input, Spanned, Stride, Count<Padding & number>>
+      : number
+    : number
+
+type PlacesOf<Input, Span extends Units, Stride, Padding extends Units> = [
+  (readonly [...Padding, ...Padding])['length'],
+  Stride,
+] extends [Span['length'], 1]
+  ? Input
+  : [CanCount<Input>, IsWhole<Stride, 1>] extends [true, true]
+    ? readonly [...Count<Input & number>, ...Padding, ...Padding] extends readonly [
+        ...Span,
+        0,
+        ...infer R extends Units,
+      ]
+      ? Quotient<R['length'], Stride> extends readonly [infer Q extends number, unknown]
+        ? number extends Q
+          ? number
+          : (readonly [...Count<Q>, 0])['length']
+        : number
+      : never
+    : number

@@ -1,0 +1,172 @@
+// Convolutions on a device against their definition, of sizes that are multiples of nothing and of those that kernels
+// like. The error that is allowed is of rounding alone.
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { avgPool, conv, download, graph, maxPool, mul, relu, tensor, upload } from '../../dsl/index.js'
+import { numbers, roundoff } from '../../dsl/language/values.js'
+import { arrayOf } from '../fixtures/compute.js'
+import {
+  type ConvCase,
+  convCase,
+  convCases,
+  givenOf,
+  optionsOf,
+  poolCases,
+  poolOptionsOf,
+  shapesOf,
+} from '../fixtures/convolutions.js'
+import { runs } from '../fixtures/runs.js'
+import { convolved } from '../oracle/conv.js'
+import { present } from './devices.js'
+import { expectMeaning, ran } from './yields.js'
+
+// biome-ignore lint/suspicious/noExplicitAny: shapes and options vary, which no type follows
+type Anything = any
+
+const made = (one: ConvCase) => {
+  const { x, w } = shapesOf(one)
+  return graph({ x: tensor(one.dtype, x), w: tensor(one.dtype, w) }, (flows: Anything) => ({
+    y: flows.x.pipe(upload(), conv(flows.w.pipe(upload()), optionsOf(one)), download()),
+  }))
+}
+
+/** The largest error of an element, as a part of what is allowed; infinite where it is no number. */
+const errorOf = (one: ConvCase, got: ArrayLike<number>): number => {
+  const exact = givenOf(one).map(given => numbers(arrayOf(given), one.dtype))
+  const { sums, magnitudes } = convolved(one, exact[0]!, exact[1]!)
+  const terms = one.channels * one.kernel.reduce((n, size) => n * size, 1)
+  if (got.length !== sums.length) return Number.POSITIVE_INFINITY
+  return sums.reduce((most, sum, i) => {
+    // Terms are added in f32, in any order; the sum is rounded once more.
+    const allowed =
+      magnitudes[i]! * (terms + 2) * roundoff.f32 + Math.abs(sum) * 2 * roundoff[one.dtype] + 2 ** -24
+    const error = Math.abs(got[i]! - sum) / allowed
+    return Math.max(most, Number.isNaN(error) ? Number.POSITIVE_INFINITY : error)
+  }, 0)
+}
+
+const result = async (device: Anything, one: ConvCase): Promise<ArrayLike<number>> => {
+  const [x, w] = givenOf(one)
+  const [got] = await ran(made(one) as Anything, device, { x: [arrayOf(x)], w: [arrayOf(w)] })
+  return numbers(got!['y']!, one.dtype)
+}
+
+interface Square {
+  readonly size: number
+  readonly kernel?: number
+  readonly stride?: number
+  readonly dilation?: number
+  readonly pad?: number
+}
+
+const square =
+  ({ size, kernel = 3, stride = 1, dilation = 1, pad = 0 }: Square, rank = 2, same = false) =>
+  (dtype: ConvCase['dtype'], batch: number, groups: number, channels: number, filters: number): ConvCase =>
+    convCase(
+      { dtype, batch, groups, channels, filters },
+      new Array(rank).fill({ size, kernel, stride, dilation, pad }),
+      same,
+    )
+
+/** Layers of vision and speech models, small. */
+const layers: readonly (readonly [string, ConvCase])[] = [
+  ['the first of a ResNet', square({ size: 33, kernel: 7, stride: 2, pad: 3 })('bf16', 2, 1, 3, 64)],
+  ['a block of a ResNet', square({ size: 14, pad: 1 })('f16', 2, 1, 32, 40)],
+  ['a block of f32', square({ size: 13, pad: 1 })('f32', 2, 1, 24, 70)],
+  ['a block with a stride', square({ size: 14, stride: 2, pad: 1 })('bf16', 1, 1, 32, 64)],
+  ['pointwise', square({ size: 10, kernel: 1 })('bf16', 3, 1, 64, 48)],
+  ['pointwise with a stride', square({ size: 10, kernel: 1, stride: 2 })('f16', 2, 1, 64, 130)],
+  ['by channel', square({ size: 15, pad: 1 })('f16', 2, 40, 1, 1)],
+  ['by channel, of two filters each', square({ size: 9, stride: 2 })('bf16', 1, 9, 1, 2)],
+  ['grouped', square({ size: 9, pad: 1 })('bf16', 2, 4, 16, 16)],
+  ['grouped, odd', square({ size: 9, pad: 1 })('f32', 2, 3, 5, 7)],
+  ['dilated', square({ size: 17, dilation: 3 }, 2, true)('f16', 1, 1, 16, 16)],
+  ['of audio', square({ size: 300, kernel: 10, stride: 5 }, 1)('f16', 2, 1, 8, 96)],
+  ['of video', square({ size: 6, pad: 1 }, 3)('bf16', 1, 1, 16, 16)],
+  ['a patch embedding', square({ size: 32, kernel: 8, stride: 8 })('bf16', 2, 1, 3, 72)],
+  ['one place', square({ size: 5, kernel: 5 })('f32', 2, 1, 33, 65)],
+  ['all padding', square({ size: 1, kernel: 3, pad: 3 })('f16', 1, 1, 20, 20)],
+]
+
+describe.each(present)('a convolution on %s', device => {
+  it('is what it means', { timeout: 120_000 }, async () => {
+    await fc.assert(
+      fc.asyncProperty(convCases({ most: 9, wide: 20 }), async one => {
+        expect(errorOf(one, await result(device, one))).toBeLessThanOrEqual(1)
+      }),
+      { numRuns: runs(100) },
+    )
+  })
+
+  it.each(layers)('is what it means: %s', { timeout: 60_000 }, async (_, one) => {
+    expect(errorOf(one, await result(device, one))).toBeLessThanOrEqual(1)
+  })
+
+  it('pools to the bit, alone and fused with what is before and after it', { timeout: 120_000 }, async () => {
+    await fc.assert(
+      fc.asyncProperty(poolCases, async one => {
+        const [x] = givenOf(one)
+        const net = graph({ x: tensor(one.dtype, x.shape) }, (flows: Anything) => {
+          const at = flows.x.pipe(upload())
+          return {
+            y: at.pipe(maxPool(poolOptionsOf(one)), download()),
+            z: at.pipe(mul(0.5), avgPool(poolOptionsOf(one)), relu(), download()),
+          } as Anything
+        })
+        for (const fuse of [true, false])
+          await expectMeaning(net as Anything, device, { x: [arrayOf(x)] }, { compile: { fuse } })
+      }),
+      { numRuns: runs(40) },
+    )
+  })
+
+  it('yields the same bits each time', async () => {
+    const [, one] = layers[1]!
+    expect(await result(device, one)).toEqual(await result(device, one))
+  })
+})
+
+it('differs by more than rounding where it is shifted, dilated or grouped in another way', () => {
+  const of = (more: Partial<ConvCase> = {}) => ({
+    ...square({ size: 9, pad: 1 })('bf16', 1, 2, 3, 4),
+    ...more,
+  })
+  const sumsOf = (one: ConvCase): readonly number[] => {
+    const [x, w] = givenOf(of()).map(given => numbers(arrayOf(given), one.dtype))
+    return convolved(one, x!, w!).sums
+  }
+  expect(errorOf(of(), sumsOf(of()))).toBeLessThanOrEqual(1)
+  const others: readonly Partial<ConvCase>[] = [
+    {
+      pad: [
+        [0, 2],
+        [1, 1],
+      ],
+    },
+    {
+      pad: [
+        [1, 1],
+        [2, 0],
+      ],
+    },
+    {
+      dilation: [2, 1],
+      pad: [
+        [2, 2],
+        [1, 1],
+      ],
+    },
+    {
+      groups: 1,
+      channels: 6,
+      filters: 8,
+      batch: 1,
+      kernel: [3, 1],
+      pad: [
+        [1, 1],
+        [0, 0],
+      ],
+    },
+  ] // prettier-ignore
+  for (const other of others) expect(errorOf(of(), sumsOf(of(other)))).toBeGreaterThan(4)
+})

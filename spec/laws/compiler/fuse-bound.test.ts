@@ -1,0 +1,197 @@
+// The pass `fuse` against brute force: of small graphs, the kernels of a plan together never read and write less than
+// the best way to divide the operations into kernels, and mostly no more.
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import {
+  compile,
+  cumsum,
+  download,
+  type Graph,
+  graph,
+  mul,
+  orThrow,
+  type Plan,
+  param,
+  sub,
+  tensor,
+  transpose,
+} from '../../../dsl/index.js'
+import { isFullRun, runs } from '../../fixtures/runs.js'
+
+// biome-ignore lint/suspicious/noExplicitAny: all values are of one type
+type Any = any
+
+const params = 2
+const matrix = tensor('f32', [32, 32])
+
+/** An operation: which, how far back its operands lie, and whether its value is an output whoever reads it. */
+interface Step {
+  readonly what: 'one' | 'two' | 'turned' | 'apart'
+  readonly back: readonly [number, number]
+  readonly leaves: boolean
+}
+
+const steps: fc.Arbitrary<readonly Step[]> = fc.array(
+  fc.record({
+    what: fc.constantFrom('one', 'one', 'two', 'two', 'turned', 'apart'),
+    back: fc.tuple(fc.nat(4), fc.nat(4)),
+    leaves: fc.constantFrom(false, false, false, true),
+  }),
+  { minLength: 3, maxLength: 7 },
+)
+
+/** By operation, in order: the values that it reads; the first values are the parameters. */
+const operandsOf = (made: readonly Step[]): readonly (readonly number[])[] =>
+  made.map(({ what, back }, i) => {
+    const own = back.map(n => Math.max(0, params + i - 1 - n))
+    return what === 'two' ? own : own.slice(0, 1)
+  })
+
+/** Operations whose values leave: nothing reads them, or they are outputs all the same. */
+const leavingOf = (made: readonly Step[]): ReadonlySet<number> => {
+  const read = new Set(operandsOf(made).flat())
+  return new Set(made.flatMap(({ leaves }, i) => (leaves || !read.has(params + i) ? [i] : [])))
+}
+
+/** Whether no two operations are the same, which would be one. */
+const areDifferent = (made: readonly Step[]): boolean => {
+  const operands = operandsOf(made)
+  const keys = made.map(({ what }, i) => (what === 'one' ? `${i}` : `${what} ${operands[i]}`))
+  return new Set(keys).size === keys.length
+}
+
+/** A turned operation reads its operand transposed; one that is apart is a kernel of another kind. */
+const graphOf = (made: readonly Step[]): Graph =>
+  graph({}, () => {
+    const values: Any[] = Array.from({ length: params }, (_, i) => param(`p${i}`, matrix))
+    operandsOf(made).forEach(([a, b], i) => {
+      const { what } = made[i]!
+      const value = values[a!]
+      if (what === 'one') values.push(value.pipe(mul(1 + i / 8)))
+      else if (what === 'turned') values.push(value.pipe(transpose([1, 0])))
+      else if (what === 'apart') values.push(value.pipe(cumsum({ axis: 0 })))
+      else values.push(value.pipe(sub(values[b!])))
+    })
+    const leaving = [...leavingOf(made)]
+    return Object.fromEntries(leaving.map(i => [`y${i}`, values[params + i].pipe(download())]))
+  }) as unknown as Graph
+
+/** All ways to divide operations among kernels, as the number of each one's kernel. */
+function* divisions(count: number, own: readonly number[] = []): Generator<readonly number[]> {
+  if (own.length === count) {
+    yield own
+    return
+  }
+  for (let kernel = 0; kernel <= Math.max(-1, ...own) + 1; kernel++) yield* divisions(count, [...own, kernel])
+}
+
+/**
+ * Whether each kernel computes all its results at its points in their order: what is computed of the same values inside
+ * of it is not needed both as it is and transposed.
+ */
+const isInOrder = (
+  made: readonly Step[],
+  kernelOf: readonly number[],
+  isResult: (i: number) => boolean,
+): boolean => {
+  const operands = operandsOf(made)
+  const order = new Array<boolean | undefined>(made.length)
+  const inner = operands.map((own, i) =>
+    own.flatMap(v => (v >= params && kernelOf[v - params] === kernelOf[i] ? [v - params] : [])),
+  )
+  for (const first of made.keys()) {
+    if (order[first] !== undefined) continue
+    order[first] = false
+    const open = [first]
+    for (const i of open)
+      for (const [reader, read] of inner.flatMap((own, j) => own.map(k => [j, k] as const))) {
+        if (reader !== i && read !== i) continue
+        const other = reader === i ? read : reader
+        const wanted = order[i] !== (made[reader]!.what === 'turned')
+        if (order[other] === undefined) open.push(other)
+        else if (order[other] !== wanted) return false
+        order[other] = wanted
+      }
+    const results = open.filter(isResult)
+    if (results.some(i => order[i] !== order[results[0]!])) return false
+  }
+  return true
+}
+
+/** Reads and writes of a division; undefined where a kernel is none, or kernels need one another in a circle. */
+const trafficOf = (made: readonly Step[], kernelOf: readonly number[]): number | undefined => {
+  const operands = operandsOf(made)
+  const leaving = leavingOf(made)
+  const kernels = new Set(kernelOf)
+  for (const kernel of kernels) {
+    const members = made.filter((_, i) => kernelOf[i] === kernel)
+    if (members.length > 1 && members.some(({ what }) => what === 'apart')) return undefined
+  }
+  // A kernel that could stand in place of its members needs all others that it reads to be done before.
+  const needs = new Map([...kernels].map(kernel => [kernel, new Set<number>()]))
+  for (const [i, own] of operands.entries())
+    for (const value of own)
+      if (value >= params && kernelOf[value - params] !== kernelOf[i])
+        needs.get(kernelOf[i]!)!.add(kernelOf[value - params]!)
+  const open = new Set(kernels)
+  for (let before = -1; before !== open.size; ) {
+    before = open.size
+    for (const kernel of open)
+      if (![...needs.get(kernel)!].some(other => open.has(other))) open.delete(kernel)
+  }
+  if (open.size > 0) return undefined
+  const isResult = (i: number): boolean =>
+    leaving.has(i) || operands.some((own, j) => kernelOf[j] !== kernelOf[i] && own.includes(params + i))
+  if (!isInOrder(made, kernelOf, isResult)) return undefined
+  let traffic = 0
+  for (const kernel of kernels) {
+    const isOwn = (i: number): boolean => kernelOf[i] === kernel
+    const reads = new Set(
+      operands.flatMap((own, i) => (isOwn(i) ? own.filter(v => v < params || !isOwn(v - params)) : [])),
+    )
+    const writes = made.filter((_, i) => isOwn(i) && isResult(i))
+    traffic += reads.size + writes.length
+  }
+  return traffic
+}
+
+/** What the kernels of a plan read and write: values, of which each is counted once a kernel. */
+const movedBy = ({ nodes, commands, buffers }: Plan): number => {
+  let moved = 0
+  for (const command of commands) {
+    if (command[0] !== 'run' || nodes[command[1]]!.kernel?.kind === 'copy') continue
+    const memory = (list: readonly number[]) => new Set(list.map(id => buffers[id]!.alias ?? id)).size
+    moved += memory(command[3]) + memory(command[4])
+  }
+  return moved
+}
+
+describe('fuse', () => {
+  test('reads and writes no less than is needed, and mostly no more', { timeout: 120_000 }, () => {
+    let cases = 0
+    let least = 0
+    let more = 0
+    fc.assert(
+      fc.property(steps.filter(areDifferent), made => {
+        const plan = orThrow(compile(graphOf(made), { storage: 'planned' })) as Plan
+        let bound = Number.POSITIVE_INFINITY
+        for (const each of divisions(made.length))
+          bound = Math.min(bound, trafficOf(made, each) ?? Number.POSITIVE_INFINITY)
+        const apart = trafficOf(
+          made,
+          made.map((_, i) => i),
+        )!
+        const moved = movedBy(plan)
+        expect(moved).toBeGreaterThanOrEqual(bound)
+        expect(moved).toBeLessThanOrEqual(apart)
+        cases++
+        if (moved === bound) least++
+        more += moved - bound
+      }),
+      { numRuns: runs(150) },
+    )
+    // What is left is two kernels that a third one stands between in the order of the graph.
+    if (isFullRun) expect(least).toBeGreaterThan(cases / 2)
+    if (isFullRun) expect(more).toBeLessThan(cases)
+  })
+})
