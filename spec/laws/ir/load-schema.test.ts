@@ -12,6 +12,7 @@ import {
   conv,
   cumsum,
   download,
+  embedding,
   every,
   gather,
   gelu,
@@ -126,7 +127,17 @@ const appends = orThrow(
     { fuse: true },
   ),
 )
+// A kernel that reads rows of a table.
+const rows = orThrow(
+  compile(
+    graph({ at: tensor('i32', [3]) }, ({ at }) => ({
+      y: at.pipe(upload(), embedding(param('table', tensor('f32', [5, 4]))), mul(2), download()),
+    })),
+    { fuse: true },
+  ),
+)
 const plans = [
+  rows,
   appends,
   products,
   singleLane,
@@ -145,6 +156,8 @@ test('know every field of every kernel: what was written is read', () => {
     expect(orThrow(parsePlan(toJSON(plan))).nodes.map(({ kernel }) => kernel)).toEqual(
       plan.nodes.map(({ kernel }) => kernel),
     )
+  const tables = rows.nodes.flatMap(({ kernel }) => (kernel?.kind === 'map' ? kernel.operands : []))
+  expect(tables.filter(({ indexed }) => indexed).length).toBe(1)
   expect(appends.nodes.some(({ kernel }) => kernel?.kind === 'attention' && kernel.appended === 1)).toBe(true)
   expect(products.nodes.filter(({ kernel }) => kernel?.kind === 'matmul' && kernel.epilogue).length).toBe(2)
 })
