@@ -196,9 +196,9 @@ describe('what only the loader can see', () => {
       tags(withKernel(2, { operands: [{ ...operand, indexed }, ...others] }))
     // The run has one read.
     expect(table({ by: 1, length: 1, step: 8 }, indices)).toEqual(['Extent commands[6]'])
-    const by = 'nodes[2].kernel.operands[0].indexed.by'
-    expect(table({ by: 1, length: 1, step: 8 })).toContain(`UnknownId ${by}`)
-    expect(table({ by: 2, length: 1, step: 8 }, indices)).toContain(`UnknownId ${by}`)
+    const place = 'nodes[2].kernel.operands[0].indexed.by'
+    expect(table({ by: 1, length: 1, step: 8 })).toContain(`UnknownId ${place}`)
+    expect(table({ by: 2, length: 1, step: 8 }, indices)).toContain(`UnknownId ${place}`)
     const bad = 'BadKernel nodes[2].kernel.operands[0].indexed'
     expect(table({ by: 0, length: 1, step: 8 })).toContain(bad)
     expect(table({ by: 1, length: 1, step: 8 }, { ...indices, dtype: 'f32' })).toContain(bad)
@@ -214,6 +214,12 @@ describe('what only the loader can see', () => {
     )
     const row = [{ value: 0, dtype: 'f32', row: true }]
     expect(tags(withKernel(2, { results: row }))).toContain('BadKernel nodes[2].kernel.results[0]')
+    // The table has one element for the row, and each element of the row an index.
+    const indexed = { ...operand, strides: [0, 0], indexed: { by: 1, length: 1, step: 0 } }
+    const by = { dtype: 'i32', offset: 0, strides: [8, 1] }
+    expect(tags(withKernel(2, { operands: [indexed, by], results: row }))).toContain(
+      'BadKernel nodes[2].kernel.results[0]',
+    )
     expect(
       tags(withKernel(2, { shape: [], operands: [{ ...operand, strides: [] }], results: row })),
     ).toContain('BadKernel nodes[2].kernel.shape')
