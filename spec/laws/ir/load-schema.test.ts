@@ -254,7 +254,8 @@ const deep = (fault: PlanFault): boolean =>
   fault._tag === 'UnknownId' ||
   fault._tag === 'BadAlias' ||
   fault._tag === 'Extent' ||
-  (fault._tag === 'BadKernel' && /\.(strides|parts|count|groups|appended|kernel|spatial|indexed)$/.test(fault.at)) ||
+  (fault._tag === 'BadKernel' &&
+    /\.(strides|parts|count|groups|appended|kernel|spatial|indexed)$/.test(fault.at)) ||
   (fault._tag === 'OutOfRange' && /^plan\.(bound\.device|arena)$|\.init$/.test(fault.at)) ||
   (fault._tag === 'OutOfRange' && /^graphs\[\d+\]\.(from|to)$/.test(fault.at)) ||
   (fault._tag === 'TooMany' && fault.at === 'plan.buffers') ||
