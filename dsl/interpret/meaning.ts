@@ -112,7 +112,7 @@ const change = (values: HostArray, moved: HostArray, read: (value: HostArray) =>
 /**
  * What `interpret` yields, with what rounding is worth in it: the graph is also run with every inexact result
  * moved by as much as its operator lets a device differ, once in scattered directions and once upward, and
- * the largest change of an output is allowed three times. So what is allowed follows from the values
+ * the largest change of an output, one unit in the last place at least, is allowed three times. So what is allowed follows from the values
  * themselves: the lengths of the sums, the element types, the depth of the graph, what cancels and what grows.
  * An output with nothing inexact before it must be equal bit for bit. `feeds` are subscribed to three times.
  */
@@ -129,20 +129,27 @@ export const meaning =
       const directions = inexact.includes(true) ? [scattered, upward] : []
       const runs = [run(), ...directions.map(direction => run(disturbing(prepared, inexact, direction)))]
       return zip(runs).pipe(
-        map(([values, ...moved]) => ({ values: values!, allowed: allowed(prepared, values!, moved) })),
+        map(([values, ...moved]) => ({
+          values: values!,
+          allowed: allowed(prepared, inexact, values!, moved),
+        })),
       )
     })
 
 const allowed = (
   { ir, specs }: Prepared,
+  inexact: readonly boolean[],
   values: Meaning['values'],
   moved: readonly Meaning['values'][],
 ): Meaning['allowed'] =>
   Object.fromEntries(
     ir.outputs.map(({ name, node }) => {
-      const read = (value: HostArray) => numbers(value, specs[node]!.dtype)
+      const { dtype } = specs[node]!
+      const read = (value: HostArray) => numbers(value, dtype)
       const changes = moved.map(other => change(values[name]!, other[name]!, read))
-      return [name, safety * Math.max(0, ...changes)]
+      // Of few elements the changes of a sample may all cancel.
+      const unit = inexact[node] ? 2 * roundoff[dtype] * largest(read(values[name]!)) : 0
+      return [name, safety * Math.max(unit, ...changes)]
     }),
   )
 

@@ -126,11 +126,15 @@ const needsOf = (kernel: KernelSpec): Needs | undefined => {
         reads: kernel.operands.map(operand => {
           let least = operand.offset
           let most = operand.offset
-          kernel.shape.forEach((size, d) => {
-            const span = (operand.strides[d] ?? 0) * (size - 1)
+          const reach = (size: number, stride: number) => {
+            const span = stride * (size - 1)
             if (span < 0) least += span
             else most += span
+          }
+          kernel.shape.forEach((size, d) => {
+            reach(size, operand.strides[d] ?? 0)
           })
+          if (operand.indexed !== undefined) reach(operand.indexed.length, operand.indexed.step)
           const bytes = elementBytes[operand.dtype]
           return { first: least * bytes, end: (most + 1) * bytes, align: bytes }
         }),

@@ -31,7 +31,8 @@ export interface CopySpec {
 
 /**
  * One fused elementwise kernel over `shape`. Operand i is read at the element offset `offset + Σ index[d] ·
- * strides[d]` (stride 0 broadcasts, other strides make slices); every result is written densely, row-major.
+ * strides[d]` (stride 0 broadcasts, other strides make slices), or, where it is `indexed`, further on from there;
+ * every result is written densely, row-major.
  *
  * `code` is in single assignment: instruction j yields value j, arguments name earlier values. All values are
  * f32 when `compute` is `f32`, and i32 when it is `i32`; loads widen, stores narrow (f16/bf16 round to
@@ -39,7 +40,7 @@ export interface CopySpec {
  * done by a `f32` map: loads of i32/u8 convert).
  *
  * A row are the elements along the last dimension of `shape`. `rowSum`, `rowMean`, `rowMax` and `rowMin` are one
- * number a row, and so is what is computed of such numbers, of constants and of operands with stride 0 along the
+ * number a row, and so is what is computed of such numbers, of constants and of operands that are the same along the
  * row; elsewhere it stands for each element of the row. Sums are of f32 (i32, which wraps); on `host` from the
  * first element to the last. No more than 64 reductions follow from one another.
  */
@@ -64,6 +65,17 @@ export interface MapOperand {
   readonly dtype: DType
   readonly offset: number
   readonly strides: readonly number[]
+  readonly indexed?: MapIndex
+}
+
+/**
+ * The element lies `i · step` further on, where i is what operand `by` has at this point: one of i32, which is not
+ * indexed itself. Where i is outside of 0 to length − 1 the value is 0, and nothing is read.
+ */
+export interface MapIndex {
+  readonly by: number
+  readonly length: number
+  readonly step: number
 }
 
 /** What a value is once it has been stored as this element type and loaded again. */

@@ -7,7 +7,9 @@ import type {
   CudaSpec,
   JoinSpec,
   KernelSpec,
+  MapIndex,
   MapInstruction,
+  MapOperand,
   MapSpec,
   MatmulEpilogue,
   MatmulOperand,
@@ -207,7 +209,8 @@ const readMap = (r: Reader, get: Get, at: string): MapSpec => {
   const shape = r
     .list(get('shape'), `${at}.shape`, limits.rank)
     .map((n, i) => r.integer(n, `${at}.shape[${i}]`, 1, integerMost))
-  const operands = r.list(get('operands'), `${at}.operands`, limits.accesses).map((value, i) => {
+  const given = r.list(get('operands'), `${at}.operands`, limits.accesses)
+  const operands = given.map((value, i): MapOperand => {
     const where = `${at}.operands[${i}]`
     const operand = r.object(value, where)
     const strides = r.list(r.field(operand, 'strides'), `${where}.strides`, limits.rank)
@@ -225,8 +228,10 @@ const readMap = (r: Reader, get: Get, at: string): MapSpec => {
       dtype: readDType(r, r.field(operand, 'dtype'), `${where}.dtype`),
       offset: r.integer(r.field(operand, 'offset'), `${where}.offset`, 0, integerMost),
       strides: strides.map((n, d) => r.integer(n, `${where}.strides[${d}]`, -integerMost, integerMost)),
+      ...readIndex(r, r.field(operand, 'indexed'), `${where}.indexed`, given.length),
     }
   })
+  checkIndices(r, operands, at)
   const code = r.list(get('code'), `${at}.code`, limits.code)
   const results = r.list(get('results'), `${at}.results`, limits.accesses).map((value, i) => {
     const where = `${at}.results[${i}]`
@@ -249,6 +254,39 @@ const readMap = (r: Reader, get: Get, at: string): MapSpec => {
   }
   if (hasRows(spec)) checkRows(r, spec, at)
   return spec
+}
+
+const readIndex = (
+  r: Reader,
+  value: unknown,
+  at: string,
+  operands: number,
+): { readonly indexed?: MapIndex } => {
+  if (value === undefined) return {}
+  const index = r.object(value, at)
+  return {
+    indexed: {
+      by: r.id(r.field(index, 'by'), `${at}.by`, operands, 'operand'),
+      length: r.integer(r.field(index, 'length'), `${at}.length`, 1, integerMost),
+      step: r.integer(r.field(index, 'step'), `${at}.step`, -integerMost, integerMost),
+    },
+  }
+}
+
+/** What an operand is indexed by is read as it lies, and as whole numbers. */
+const checkIndices = (r: Reader, operands: readonly MapOperand[], at: string): void => {
+  for (const [i, { indexed }] of operands.entries()) {
+    const by = indexed && operands[indexed.by]
+    if (by === undefined || (by.dtype === 'i32' && by.indexed === undefined)) continue
+    r.fault(
+      'BadKernel',
+      `${at}.operands[${i}].indexed`,
+      'by',
+      'an operand of i32 that is not indexed',
+      `operand ${indexed!.by}, of ${by.dtype}${by.indexed === undefined ? '' : ', which is indexed'}`,
+      'name the operand that has the indices',
+    )
+  }
 }
 
 /** Rows need a dimension, few passes, and numbers a row where one is written. */

@@ -1,4 +1,4 @@
-import type { MapInstruction, MapRowReduction, MapSpec } from './kernel-spec.js'
+import type { MapInstruction, MapOperand, MapRowReduction, MapSpec } from './kernel-spec.js'
 
 const reductions: ReadonlySet<string> = new Set<MapRowReduction>(['rowSum', 'rowMean', 'rowMax', 'rowMin'])
 
@@ -7,6 +7,13 @@ export const isRowReduction = (instruction: MapInstruction): boolean => reductio
 /** Whether a map reduces along its rows, or writes one number a row. */
 export const hasRows = ({ code, results }: Pick<MapSpec, 'code' | 'results'>): boolean =>
   code.some(isRowReduction) || results.some(({ row }) => row === true)
+
+/** Whether an operand has several elements along a dimension, by its strides and those of what it is indexed by. */
+export const differsAlong = (
+  { strides, indexed }: Pick<MapOperand, 'strides' | 'indexed'>,
+  operands: readonly Pick<MapOperand, 'strides'>[],
+  d: number,
+): boolean => strides[d] !== 0 || (indexed !== undefined && operands[indexed.by]?.strides[d] !== 0)
 
 /** By value: whether it is one number a row, and the passes over the row that end before it can be computed. */
 export interface MapRows {
@@ -22,8 +29,10 @@ export const mapRows = ({ shape, operands, code }: Omit<MapSpec, 'results'>): Ma
     const [op, first] = instruction
     let row = true
     let deep = 0
-    if (op === 'operand') row = shape[last] === 1 || operands[first]?.strides[last] === 0
-    else if (op === 'index') row = first < last
+    if (op === 'operand') {
+      const operand = operands[first]
+      row = shape[last] === 1 || (operand !== undefined && !differsAlong(operand, operands, last))
+    } else if (op === 'index') row = first < last
     else if (op !== 'const')
       for (let i = 1; i < instruction.length; i++) {
         const argument = instruction[i] as number

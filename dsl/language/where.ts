@@ -176,6 +176,10 @@ const traced = (holder: Holder, frames: number, above: Caller): Holder | undefin
   }
 }
 
+/** From what the read of a stack yields: what `firstOf` found, or the text of an engine that does not ask it. */
+const placeOf = (stack: unknown): Captured | undefined =>
+  typeof stack === 'string' ? firstIn(stack) : (stack as Captured | undefined)
+
 /** The place in a stack. */
 const placeIn = (holder: Holder | undefined): Captured | undefined => {
   if (holder === undefined) return undefined
@@ -183,8 +187,7 @@ const placeIn = (holder: Holder | undefined): Captured | undefined => {
   const { prepareStackTrace } = errors
   try {
     errors.prepareStackTrace = firstOf
-    const { stack } = holder
-    return typeof stack === 'string' ? firstIn(stack) : (stack as Captured | undefined)
+    return placeOf(holder.stack)
   } catch {
     return undefined
   } finally {
@@ -202,19 +205,27 @@ const placeIn = (holder: Holder | undefined): Captured | undefined => {
  */
 const shared: Holder = {}
 
-/** The place in a stack of so many frames, from the caller of the function `above` on. */
-const nearest = (frames: number, above: Caller): Captured | undefined => {
+/** As `here`, from the next 40 callers. */
+const further = (): Where => placeIn(traced({}, 40, here)) ?? unknown
+
+/**
+ * The nearest place on the stack outside of Braid. Cheap enough for every node of a large graph: it mostly
+ * takes two frames (the operator's and its caller's), or the caller's alone where the operator names itself,
+ * and formats text only on demand. Never throws; yields `unknown` where an engine has no stacks.
+ *
+ * All in one function: each that is on the stack makes the engine's walk longer.
+ */
+export const here = (operator?: Caller): Where => {
   const errors = Error as unknown as StackError
   const { stackTraceLimit, prepareStackTrace } = errors
+  let place: Captured | undefined
   try {
-    errors.stackTraceLimit = frames
+    errors.stackTraceLimit = operator === undefined ? 2 : 1
     errors.prepareStackTrace = firstOf
-    if (typeof errors.captureStackTrace !== 'function') return placeIn(new Error())
-    errors.captureStackTrace(shared, above)
-    const { stack } = shared
-    return typeof stack === 'string' ? firstIn(stack) : (stack as Captured | undefined)
+    errors.captureStackTrace?.(shared, operator ?? here)
+    place = placeOf(shared.stack)
   } catch {
-    return undefined
+    // Looked for once more, further away.
   } finally {
     try {
       errors.stackTraceLimit = stackTraceLimit
@@ -223,15 +234,8 @@ const nearest = (frames: number, above: Caller): Captured | undefined => {
       // A frozen `Error`: nothing was changed, so nothing is restored.
     }
   }
+  return place ?? further()
 }
-
-/**
- * The nearest place on the stack outside of Braid. Cheap enough for every node of a large graph: it mostly
- * takes two frames (the operator's and its caller's), or the caller's alone where the operator names itself,
- * and formats text only on demand. Never throws; yields `unknown` where an engine has no stacks.
- */
-export const here = (operator?: Caller): Where =>
-  (operator === undefined ? nearest(2, here) : nearest(1, operator)) ?? nearest(40, here) ?? unknown
 
 /** A place that is looked for when somebody asks for it first. */
 class Late implements Where {

@@ -6,7 +6,7 @@ import {
   type MapSpec,
   type MatmulSpec,
 } from '../ir/kernel-spec.js'
-import { hasRows } from '../ir/map-rows.js'
+import { differsAlong, hasRows } from '../ir/map-rows.js'
 import { type DType, elementBytes, elements } from '../ir/tensor.js'
 import type { CollectiveModel, CopyModel, Machine } from './machine.js'
 import { mapWork, operationsOf } from './map-cost.js'
@@ -225,14 +225,15 @@ const mapBytes = ({ shape, operands, results }: MapSpec, movedBytes: number): nu
   if (Math.min(...all) >= 4) return movedBytes
   const wide =
     results.filter(({ dtype }) => elementBytes[dtype] >= 4).length +
-    operands.filter(isWideAndWhole(shape)).length
+    operands.filter(isWideAndWhole(shape, operands)).length
   return movedBytes + Math.min(movedBytes, 4 * wide * elements(shape)) * (widened - 1)
 }
 
 const isWideAndWhole =
-  (shape: readonly number[]) =>
-  ({ dtype, strides }: MapSpec['operands'][number]): boolean =>
-    elementBytes[dtype] >= 4 && shape.every((size, d) => size === 1 || strides[d] !== 0)
+  (shape: readonly number[], operands: MapSpec['operands']) =>
+  (operand: MapSpec['operands'][number]): boolean =>
+    elementBytes[operand.dtype] >= 4 &&
+    shape.every((size, d) => size === 1 || differsAlong(operand, operands, d))
 
 /** The cost of an activation of a product, in instructions. */
 const activationSlots = { relu: 1, gelu: 16 } as const
@@ -314,7 +315,7 @@ const paceOf = (kernel: RowKernel | undefined): number =>
  * not stay in registers, and operands that each row reads, come from the cache.
  */
 const timeOfBlocks = (
-  { code, operands }: MapSpec,
+  { shape, code, operands }: MapSpec,
   { rows, length, group, together, passes, held, isRow, computed, computedAgain }: RowKernel,
   arithmetic: number,
   { bandwidth, cacheBandwidth, multiprocessors }: Machine['device'],
@@ -324,9 +325,9 @@ const timeOfBlocks = (
   let again = 0
   code.forEach(([what, operand], j) => {
     if (what !== 'operand' || isRow[j]) return
-    const { dtype, strides } = operands[operand]!
-    const bytes = elementBytes[dtype] * length
-    const isShared = strides.slice(0, -1).every(stride => stride === 0)
+    const read = operands[operand]!
+    const bytes = elementBytes[read.dtype] * length
+    const isShared = shape.slice(0, -1).every((_, d) => !differsAlong(read, operands, d))
     const times = computedAgain.filter(own => own[j]).length
     const once = computed.some(own => own[j]) ? 1 : 0
     const readings = held * once + (1 - held) * times

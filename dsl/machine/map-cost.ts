@@ -1,5 +1,5 @@
 import type { MapSpec } from '../ir/kernel-spec.js'
-import { hasRows, isRowReduction } from '../ir/map-rows.js'
+import { differsAlong, hasRows, isRowReduction } from '../ir/map-rows.js'
 import { type DType, elements } from '../ir/tensor.js'
 import { type RowKernel, rowKernel } from './row-kernels.js'
 
@@ -34,9 +34,25 @@ const roundedTurns: Readonly<Record<string, number>> = { exp: 8, tanh: 8, sigmoi
 /** A division by a number of the row: a product with its inverse, which is corrected once. */
 const divisionByRow = 6
 
+/** What an indexed operand takes more: its index, which is read, compared with the length, and multiplied. */
+const indexSlots = 5
+
+/** Whether an instruction reads an indexed operand: one whose index is another along a row, or one that it is not. */
+const isIndexed = (
+  { shape, operands }: Pick<MapSpec, 'shape' | 'operands'>,
+  [what, operand]: MapSpec['code'][number],
+  along: boolean,
+): boolean => {
+  const indexed = what === 'operand' ? operands[operand]?.indexed : undefined
+  return indexed !== undefined && differsAlong(operands[indexed.by]!, [], shape.length - 1) === along
+}
+
 /** The cost of one element of a fused kernel, in instructions of one cycle. */
-export const slotsOf = (code: MapSpec['code']): number =>
-  code.reduce((sum, [what]) => sum + (slots[what] ?? 1), 0)
+export const slotsOf = (spec: Pick<MapSpec, 'shape' | 'operands' | 'code'>): number =>
+  spec.code.reduce(
+    (sum, each) => sum + (slots[each[0]] ?? 1) + (isIndexed(spec, each, true) ? indexSlots : 0),
+    0,
+  )
 
 /** Floating-point operations that take as long as these many elements of so many instructions each. */
 export const operationsOf = (elements: number, slots: number): number => 2 * elements * slots
@@ -64,10 +80,8 @@ interface ElementCosts {
   readonly takesPairs: readonly boolean[]
 }
 
-const elementCosts = (
-  { code, operands, results, compute }: MapSpec,
-  isRow: readonly boolean[],
-): ElementCosts => {
+const elementCosts = (spec: MapSpec, isRow: readonly boolean[]): ElementCosts => {
+  const { code, operands, results, compute } = spec
   const narrow = operands.some(({ dtype }) => isNarrow(dtype)) || results.some(({ dtype }) => isNarrow(dtype))
   const readers = code.map((): number[] => [])
   code.forEach((instruction, j) => {
@@ -97,7 +111,8 @@ const elementCosts = (
         (rounds || (pairs && isMost) || (what === 'operand' && isNarrow(operands[instruction[1]]!.dtype))),
     )
     takesPairs.push(rounds || (pairs && (isMost || (isRounded(j) && !isResult[j]))))
-    if (what === 'operand') return joined[j] ? slots['operand']! / 2 : slots['operand']!
+    if (what === 'operand')
+      return slots['operand']! / (joined[j] ? 2 : 1) + (isIndexed(spec, instruction, true) ? indexSlots : 0)
     if (rounds) return narrow ? 0.5 : 1
     if (what === 'div' && isRow[given[1]!]) return divisionByRow
     // The rounding that follows is the instruction.
@@ -188,7 +203,8 @@ const rowsWork = (spec: MapSpec): MapWork => {
   const joins = 2 * warp + (group > 32 ? 16 + 2 * Math.log2(group / 32) : 0)
   const ofThread = code.reduce((sum, instruction, j) => {
     if (isRowReduction(instruction)) return sum + joins
-    return isRow[j] ? sum + (slots[instruction[0]] ?? 1) : sum
+    const index = isIndexed(spec, instruction, false) ? indexSlots : 0
+    return sum + index + (isRow[j] ? (slots[instruction[0]] ?? 1) : 0)
   }, threadSlots)
   return { slots: elements(shape) * each + rows * group * ofThread, kernel }
 }

@@ -1,7 +1,6 @@
-/** A piece of the list; `of` of its pairs are there. */
+/** A piece of the list: `of` pairs, as first, second, first, second … */
 interface Chunk {
-  readonly first: Float64Array
-  readonly second: Float64Array
+  readonly pairs: Float64Array
   of: number
 }
 
@@ -16,16 +15,18 @@ export class SortedPairs {
   /** The first pair of each chunk: a search among chunks reads these alone. */
   private readonly firsts: number[] = []
   private readonly seconds: number[] = []
+  /** Chunks that were dropped, to be used again. */
+  private readonly spare: Chunk[] = []
   private chunk = 0
   private at = 0
 
   /** The pair at the cursor. */
   get first(): number {
-    return this.chunks[this.chunk]!.first[this.at]!
+    return this.chunks[this.chunk]!.pairs[2 * this.at]!
   }
 
   get second(): number {
-    return this.chunks[this.chunk]!.second[this.at]!
+    return this.chunks[this.chunk]!.pairs[2 * this.at + 1]!
   }
 
   /** Places the cursor at the least pair that is not before this one; false: there is none. */
@@ -79,18 +80,15 @@ export class SortedPairs {
   add(first: number, second: number): void {
     const { chunks } = this
     this.seek(first, second)
-    if (chunks.length === 0) this.insert(0, emptyChunk())
+    if (chunks.length === 0) this.insert(0, this.emptyChunk())
     // A pair that belongs between two chunks goes to the end of the former.
     else if (this.chunk > 0 && this.at === 0) this.at = chunks[--this.chunk]!.of
     if (chunks[this.chunk]!.of === capacity) this.split()
     const chunk = chunks[this.chunk]!
     const { at } = this
-    if (at < chunk.of) {
-      chunk.first.copyWithin(at + 1, at, chunk.of)
-      chunk.second.copyWithin(at + 1, at, chunk.of)
-    }
-    chunk.first[at] = first
-    chunk.second[at] = second
+    if (at < chunk.of) chunk.pairs.copyWithin(2 * at + 2, 2 * at, 2 * chunk.of)
+    chunk.pairs[2 * at] = first
+    chunk.pairs[2 * at + 1] = second
     chunk.of++
     if (at === 0) this.noteFirst(this.chunk)
   }
@@ -101,8 +99,7 @@ export class SortedPairs {
     this.seek(first, second)
     const chunk = chunks[this.chunk]!
     chunk.of--
-    chunk.first.copyWithin(this.at, this.at + 1, chunk.of + 1)
-    chunk.second.copyWithin(this.at, this.at + 1, chunk.of + 1)
+    if (this.at < chunk.of) chunk.pairs.copyWithin(2 * this.at, 2 * this.at + 2, 2 * chunk.of + 2)
     if (chunk.of === 0) {
       this.drop(this.chunk)
       return
@@ -118,7 +115,7 @@ export class SortedPairs {
   /** Cuts the chunk of the cursor in two; the cursor stays at its pair. */
   private split(): void {
     const chunk = this.chunks[this.chunk]!
-    const half = emptyChunk()
+    const half = this.emptyChunk()
     move(chunk, capacity / 2, half)
     this.insert(this.chunk + 1, half)
     if (this.at <= chunk.of) return
@@ -128,38 +125,35 @@ export class SortedPairs {
 
   private insert(place: number, chunk: Chunk): void {
     this.chunks.splice(place, 0, chunk)
-    this.firsts.splice(place, 0, chunk.first[0]!)
-    this.seconds.splice(place, 0, chunk.second[0]!)
+    this.firsts.splice(place, 0, chunk.pairs[0]!)
+    this.seconds.splice(place, 0, chunk.pairs[1]!)
   }
 
   private drop(place: number): void {
-    this.chunks.splice(place, 1)
+    this.spare.push(...this.chunks.splice(place, 1))
     this.firsts.splice(place, 1)
     this.seconds.splice(place, 1)
   }
 
+  private emptyChunk(): Chunk {
+    return this.spare.pop() ?? { pairs: new Float64Array(2 * capacity), of: 0 }
+  }
+
   private noteFirst(place: number): void {
     const chunk = this.chunks[place]!
-    this.firsts[place] = chunk.first[0]!
-    this.seconds[place] = chunk.second[0]!
+    this.firsts[place] = chunk.pairs[0]!
+    this.seconds[place] = chunk.pairs[1]!
   }
 }
 
-const emptyChunk = (): Chunk => ({
-  first: new Float64Array(capacity),
-  second: new Float64Array(capacity),
-  of: 0,
-})
-
-const isBefore = (chunk: Chunk, at: number, first: number, second: number): boolean => {
-  const other = chunk.first[at]!
-  return other < first || (other === first && chunk.second[at]! < second)
+const isBefore = ({ pairs }: Chunk, at: number, first: number, second: number): boolean => {
+  const other = pairs[2 * at]!
+  return other < first || (other === first && pairs[2 * at + 1]! < second)
 }
 
 /** Moves the pairs of `from` from place `at` on to the end of `to`. */
 const move = (from: Chunk, at: number, to: Chunk): void => {
-  to.first.set(from.first.subarray(at, from.of), to.of)
-  to.second.set(from.second.subarray(at, from.of), to.of)
+  to.pairs.set(from.pairs.subarray(2 * at, 2 * from.of), 2 * to.of)
   to.of += from.of - at
   from.of = at
 }

@@ -62,6 +62,14 @@ MapInstruction instruction(Napi::Value value, const std::string& field) {
   return result;
 }
 
+std::optional<MapIndex> index(Napi::Value value, const std::string& field) {
+  if (absent(value)) return std::nullopt;
+  const Napi::Object given = objectAt(value, field);
+  return MapIndex{static_cast<std::size_t>(integerAt(given.Get("by"), field + ".by", 0, INT32_MAX)),
+                  integerAt(given.Get("length"), field + ".length", 1, most),
+                  integerAt(given.Get("step"), field + ".step", -most, most)};
+}
+
 void readMap(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
   spec.shape = integers(object.Get("shape"), field + ".shape", 1);
   const std::string compute = textAt(object.Get("compute"), field + ".compute");
@@ -74,7 +82,8 @@ void readMap(KernelSpec& spec, const Napi::Object& object, const std::string& fi
     const Napi::Object operand = objectAt(operands.Get(i), where);
     spec.operands.push_back({dtype(operand.Get("dtype"), where + ".dtype"),
                              integerAt(operand.Get("offset"), where + ".offset", 0, most),
-                             integers(operand.Get("strides"), where + ".strides", -most)});
+                             integers(operand.Get("strides"), where + ".strides", -most),
+                             index(operand.Get("indexed"), where + ".indexed")});
   }
   const Napi::Array code = arrayAt(object.Get("code"), field + ".code");
   for (std::uint32_t i = 0; i < code.Length(); ++i)

@@ -1,5 +1,6 @@
 #include "cuda/map_code.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -167,6 +168,14 @@ float fromNarrow(std::uint16_t bits, DType type) {
 }
 
 }  // namespace
+
+// Negative indices are large as unsigned numbers.
+std::string insideText(const MapIndex& index, const std::string& name) {
+  return "(unsigned)" + name + " <= " + number(std::min<std::int64_t>(index.length - 1, INT32_MAX)) + "u";
+}
+std::string stepText(const MapIndex& index, const std::string& name) {
+  return "(Index)" + name + " * " + number(index.step);
+}
 
 MapCode::MapCode(const KernelSpec& spec, std::vector<bool> isRow) : spec_(spec), isRow_(std::move(isRow)) {
   const std::size_t count = spec.code.size();

@@ -17,6 +17,10 @@ inline std::int64_t powerOfTwoAtLeast(std::int64_t value) {
   return power;
 }
 
+// Whether an index is inside of a table, and how much further on its row begins; in the index type `Index`.
+std::string insideText(const MapIndex& index, const std::string& name);
+std::string stepText(const MapIndex& index, const std::string& name);
+
 // The instructions of a map as CUDA C++, by the prelude's functions; `name` gives the text of an earlier
 // value.
 class MapCode {

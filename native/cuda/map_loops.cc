@@ -20,6 +20,7 @@ int lanesOf(const KernelSpec& spec) {
 MapLoops mapLoops(const KernelSpec& spec) {
   MapLoops loops;
   loops.strides.resize(spec.operands.size());
+  for (const MapOperand& operand : spec.operands) loops.indexed.push_back(operand.indexed);
   for (std::size_t d = 0; d < spec.shape.size(); ++d) {
     const std::int64_t size = spec.shape[d];
     loops.count *= size;
@@ -46,9 +47,11 @@ MapLoops mapLoops(const KernelSpec& spec) {
   // Half of the range: a grid's stride is added before the bound is checked.
   constexpr std::int64_t kNarrow = std::int64_t{1} << 30;
   std::int64_t furthest = loops.count;
-  for (const auto& strides : loops.strides) {
+  for (std::size_t o = 0; o < loops.strides.size(); ++o) {
+    const auto& strides = loops.strides[o];
     std::int64_t reach = 0;
     for (std::size_t d = 0; d < strides.size(); ++d) reach += std::abs(strides[d]) * (loops.shape[d] - 1);
+    if (loops.indexed[o]) reach += std::abs(loops.indexed[o]->step) * (loops.indexed[o]->length - 1);
     furthest = std::max(furthest, reach);
   }
   loops.wide = furthest >= kNarrow;
@@ -56,20 +59,29 @@ MapLoops mapLoops(const KernelSpec& spec) {
   const int lanes = lanesOf(spec);
   const std::int64_t inner = loops.shape.back();
   bool vector = loops.count >= lanes && (loops.shape.size() == 1 || inner % lanes == 0);
-  for (const auto& strides : loops.strides) {
+  for (std::size_t o = 0; o < loops.strides.size(); ++o) {
+    const auto& strides = loops.strides[o];
     vector = vector && (strides.back() == 1 || strides.back() == 0);
     // Each row must start at a multiple of the access, since only the alignment of the first row is checked.
     for (std::size_t d = 0; vector && strides.back() == 1 && d + 1 < strides.size(); ++d)
       vector = strides[d] % lanes == 0;
+    // An access has one index.
+    if (const auto& index = loops.indexed[o])
+      vector =
+          vector && loops.strides[index->by].back() == 0 && (strides.back() == 0 || index->step % lanes == 0);
   }
   loops.lanes = vector ? lanes : 1;
   return loops;
 }
 
 Walk walkOf(const MapLoops& loops, std::size_t operand) {
+  const auto isScalar = [&](std::size_t o) {
+    return std::all_of(loops.strides[o].begin(), loops.strides[o].end(),
+                       [](std::int64_t stride) { return stride == 0; });
+  };
+  const auto& index = loops.indexed[operand];
+  if (isScalar(operand) && (!index || isScalar(index->by))) return Walk::scalar;
   const auto& strides = loops.strides[operand];
-  if (std::all_of(strides.begin(), strides.end(), [](std::int64_t stride) { return stride == 0; }))
-    return Walk::scalar;
   std::int64_t expected = 1;
   for (std::size_t d = strides.size(); d-- > 0; expected *= loops.shape[d]) {
     if (strides[d] != expected) return Walk::strided;

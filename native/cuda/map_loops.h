@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "driver/kernel_spec.h"
@@ -12,6 +13,7 @@ namespace braid::cuda {
 struct MapLoops {
   std::vector<std::int64_t> shape;
   std::vector<std::vector<std::int64_t>> strides;  // of each operand, as many as `shape`
+  std::vector<std::optional<MapIndex>> indexed;    // of each operand
   std::int64_t count = 1;
   bool wide = false;  // an index or an offset may not fit 32 bits
   int lanes = 1;      // elements of one 16-byte access; 1: no vector kernel is possible
@@ -20,8 +22,8 @@ struct MapLoops {
 enum class Walk { scalar, dense, strided };
 
 MapLoops mapLoops(const KernelSpec& spec);
-// scalar: one element for all; dense: the offset is the index itself; strided: it is computed from the
-// index's digits.
+// scalar: one element for all; dense: the offset, but for that of a row of a table, is the index itself;
+// strided: it is computed from the index's digits.
 Walk walkOf(const MapLoops& loops, std::size_t operand);
 
 }  // namespace braid::cuda

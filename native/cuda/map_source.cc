@@ -28,10 +28,9 @@ class MapWriter {
       text += std::string(cudaTypeName(spec_.results[r].dtype)) + "* q" + number(r) + ", ";
     }
     text += "Index count) {\n  gridDependencySync();\n";
-    for (std::size_t o = 0; o < spec_.operands.size(); ++o) {
+    for (const std::size_t o : inOrder())
       if (walkOf(loops_, o) == Walk::scalar)
-        text += "  const auto s" + number(o) + " = *p" + number(o) + ";\n";
-    }
+        text += "  const auto s" + number(o) + " = " + read(o, "0", false) + ";\n";
     text += "  const Index step = (Index)gridDim.x * 256;\n";
     text += "  const Index first = (Index)blockIdx.x * 256 + threadIdx.x;\n";
     if (lanes == 1) {
@@ -50,6 +49,29 @@ class MapWriter {
   }
 
  private:
+  // The operands, those that are indexed after what they are indexed by.
+  std::vector<std::size_t> inOrder() const {
+    std::vector<std::size_t> order;
+    for (const bool indexed : {false, true})
+      for (std::size_t o = 0; o < spec_.operands.size(); ++o)
+        if (spec_.operands[o].indexed.has_value() == indexed) order.push_back(o);
+    return order;
+  }
+
+  // What operand o has at an offset: an element, or a pack of them; zeros where an index is outside of its
+  // table.
+  std::string read(std::size_t o, const std::string& at, bool packed) const {
+    const std::string type = packed ? pack(spec_.operands[o].dtype) : cudaTypeName(spec_.operands[o].dtype);
+    const auto from = [&](const std::string& place) {
+      const std::string name = "p" + number(o);
+      return packed ? "*(const " + type + "*)(" + name + " + " + place + ")" : name + "[" + place + "]";
+    };
+    const auto& index = spec_.operands[o].indexed;
+    if (!index) return from(at);
+    const std::string name = (walkOf(loops_, index->by) == Walk::scalar ? "s" : "l") + number(index->by);
+    return insideText(*index, name) + " ? " + from(at + " + " + stepText(*index, name)) + " : " + type + "{}";
+  }
+
   // Offsets of the strided operands at Index i, digit by digit from the last dimension.
   std::string offsets(const std::string& i, const std::string& indent) const {
     bool wanted = false;
@@ -78,7 +100,7 @@ class MapWriter {
         const std::int64_t stride = loops_.strides[o][d];
         if (stride != 0) sum += (sum.empty() ? "" : " + ") + ("x" + number(d)) + " * " + number(stride);
       }
-      text += indent + "const Index o" + number(o) + " = " + sum + ";\n";
+      text += indent + "const Index o" + number(o) + " = " + (sum.empty() ? "0" : sum) + ";\n";
     }
     return text;
   }
@@ -86,17 +108,12 @@ class MapWriter {
   // Everything is read before anything is written: a donated result lies where its operand does.
   std::string turn(const std::string& i, const std::string& indent) const {
     std::string text = offsets(i, indent);
-    for (std::size_t o = 0; o < spec_.operands.size(); ++o) {
+    for (const std::size_t o : inOrder()) {
       const Walk walk = walkOf(loops_, o);
       if (walk == Walk::scalar) continue;
       const std::string at = walk == Walk::dense ? i : "o" + number(o);
-      const std::string name = number(o);
-      if (lanes_ > 1 && loops_.strides[o].back() == 1) {
-        text += indent + "const auto l" + name + " = *(const " + pack(spec_.operands[o].dtype) + "*)(p" +
-                name + " + " + at + ");\n";
-      } else {
-        text += indent + "const auto l" + name + " = p" + name + "[" + at + "];\n";
-      }
+      const bool packed = lanes_ > 1 && loops_.strides[o].back() == 1;
+      text += indent + "const auto l" + number(o) + " = " + read(o, at, packed) + ";\n";
     }
     if (lanes_ == 1) return text + values(indent, "", i) + stores(indent, i);
     for (std::size_t r = 0; r < spec_.results.size(); ++r)

@@ -52,7 +52,8 @@ class Blas {
   // Without the steps that may be apart where the library's relu is not ours, or it has no algorithm for
   // them. *certain: no call failed that has a part in the choice.
   Status algorithms(const KernelSpec& spec, MatmulChosen* chosen, bool* certain);
-  // Whether the library still offers what was kept, and runs it.
+  // Whether the library still offers what was kept, and runs it: *kept then has what it offers, since a kept
+  // choice only names its algorithms.
   bool isStillOffered(const KernelSpec& spec, MatmulChosen* kept);
   // What the library is asked for.
   Status describe(const KernelSpec& spec, const MatmulChosen& chosen,

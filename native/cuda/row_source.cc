@@ -84,6 +84,8 @@ class RowPlan {
       if (isRowOperand(spec, o)) continue;
       packed = true;
       vector = vector && operand.strides.back() == 1;
+      // A pack has one index.
+      if (operand.indexed) vector = vector && isRowOperand(spec, operand.indexed->by);
     }
     for (const MapResult& result : spec.results) {
       smallest = std::min(smallest, static_cast<std::int64_t>(elementBytes(result.dtype)));
@@ -92,9 +94,12 @@ class RowPlan {
     lanes = smallest == 4 ? 4 : 8;
     vector = vector && packed && rows.length % lanes == 0;
     // Each row must start at a multiple of the access, since only the alignment of the first row is checked.
-    for (std::size_t o = 0; o < spec.operands.size(); ++o)
-      for (std::size_t d = 0; vector && !isRowOperand(spec, o) && d < outer.shape.size(); ++d)
+    for (std::size_t o = 0; o < spec.operands.size(); ++o) {
+      if (isRowOperand(spec, o)) continue;
+      for (std::size_t d = 0; vector && d < outer.shape.size(); ++d)
         vector = outer.strides[o][d] % lanes == 0;
+      if (const auto& index = spec.operands[o].indexed) vector = vector && index->step % lanes == 0;
+    }
   }
 
   Division division(std::int64_t width) const {
@@ -329,19 +334,40 @@ class RowWriter {
             "  const Index x" + number(d) + " = " + rest + (d == 0 ? "" : " % " + number(shape[d])) + ";\n";
       if (d > 0) text += "  const Index r" + number(d) + " = " + rest + " / " + number(shape[d]) + ";\n";
     }
-    for (std::size_t o = 0; o < spec_.operands.size(); ++o) {
-      text += "  const " + typeOf(o) + "* " + (isBroadcast(o) ? "__restrict__ " : "") + "const a" +
-              number(o) + " = p" + number(o);
-      for (std::size_t d = 0; d < shape.size(); ++d)
-        if (plan_.outer.strides[o][d] != 0)
-          text += " + x" + number(d) + " * " + number(plan_.outer.strides[o][d]);
-      text += ";\n";
-    }
+    for (const bool indexed : {false, true})
+      for (std::size_t o = 0; o < spec_.operands.size(); ++o)
+        if (spec_.operands[o].indexed.has_value() == indexed) text += startOf(o);
     for (std::size_t r = 0; r < spec_.results.size(); ++r)
       if (!spec_.results[r].row)
         text += "  " + std::string(cudaTypeName(spec_.results[r].dtype)) + "* const b" + number(r) + " = q" +
                 number(r) + " + row * " + number(rows_.length) + ";\n";
     return text;
+  }
+
+  std::string startOf(std::size_t o) const {
+    std::string text;
+    const std::string name = number(o);
+    const auto& index = spec_.operands[o].indexed;
+    if (isRowIndexed(o))
+      text += "  const int n" + name + " = *a" + number(index->by) + ";\n  const bool w" + name + " = " +
+              insideText(*index, "n" + name) + ";\n";
+    text += "  const " + typeOf(o) + "* " + (isBroadcast(o) ? "__restrict__ " : "") + "const a" + name +
+            " = p" + name;
+    for (std::size_t d = 0; d < plan_.outer.shape.size(); ++d)
+      if (plan_.outer.strides[o][d] != 0)
+        text += " + x" + number(d) + " * " + number(plan_.outer.strides[o][d]);
+    if (isRowIndexed(o)) text += " + (w" + name + " ? " + stepText(*index, "n" + name) + " : 0)";
+    return text + ";\n";
+  }
+
+  // Whether an operand has one index for the row: then `w` says whether that is inside of the table.
+  bool isRowIndexed(std::size_t o) const {
+    const auto& index = spec_.operands[o].indexed;
+    return index && isRowOperand(spec_, index->by);
+  }
+  // What is read where the operand's index for the row is inside of its table, else zeros.
+  std::string guarded(std::size_t o, const std::string& read, const std::string& type) const {
+    return isRowIndexed(o) ? "w" + number(o) + " ? " + read + " : " + type + "{}" : read;
   }
 
   // Whether the operand of instruction j is read once, for several passes.
@@ -371,7 +397,7 @@ class RowWriter {
       if (isRowReduction(instruction.op)) continue;
       text += "  const " + std::string(type()) + " v" + number(j) + " = ";
       if (instruction.op == MapOp::operand)
-        text += std::string(spec_.computeInt ? "loadI(" : "loadF(") + "*a" + number(instruction.a) + ")";
+        text += std::string(spec_.computeInt ? "loadI(" : "loadF(") + rowElement(instruction.a) + ")";
       else if (instruction.op == MapOp::index)
         text += index(instruction.a, "row", 1);
       else
@@ -383,6 +409,12 @@ class RowWriter {
         text += "  const Divisor d" + number(static_cast<std::int64_t>(j)) + " = divisor(v" +
                 number(static_cast<std::int64_t>(j)) + ");\n";
     return text;
+  }
+
+  // The element of an operand that is the same along the row.
+  std::string rowElement(std::int32_t operand) const {
+    const auto o = static_cast<std::size_t>(operand);
+    return guarded(o, "*a" + number(operand), typeOf(o));
   }
 
   // A number a row by which elements are divided.
@@ -484,12 +516,21 @@ class RowWriter {
   std::string load(const std::string& to, std::int32_t operand) const {
     const auto o = static_cast<std::size_t>(operand);
     const std::string from = "a" + number(operand);
-    if (own_.width > 1)
-      return to + " = *(const Pack<" + typeOf(o) + ", " + number(own_.width) + ">*)(" + from + " + " + at() +
-             ");\n";
+    if (own_.width > 1) {
+      const std::string type = "Pack<" + typeOf(o) + ", " + number(own_.width) + ">";
+      return to + " = " + guarded(o, "*(const " + type + "*)(" + from + " + " + at() + ")", type) + ";\n";
+    }
+    const auto& index = spec_.operands[o].indexed;
+    if (!index || isRowIndexed(o))
+      return to + ".v[0] = " + guarded(o, from + "[" + along(o) + "]", typeOf(o)) + ";\n";
+    return "{ const int i = a" + number(index->by) + "[" + along(index->by) + "]; " + to +
+           ".v[0] = " + insideText(*index, "i") + " ? " + from + "[" + along(o) + " + " +
+           stepText(*index, "i") + "] : " + typeOf(o) + "{}; }\n";
+  }
+  // How far from its start on an element of the row lies in an operand.
+  std::string along(std::size_t o) const {
     const std::int64_t stride = spec_.operands[o].strides.back();
-    return to + ".v[0] = " + from + "[" + (stride == 1 ? "" : "(Index)") + "(" + at() + ")" +
-           (stride == 1 ? "" : " * " + number(stride)) + "];\n";
+    return stride == 1 ? at() : "(Index)(" + at() + ") * " + number(stride);
   }
 
   std::string loop(int pass, const std::string& range, const std::vector<std::size_t>& reductions) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,10 +77,15 @@ struct MapInstruction {
   double constant = 0;
 };
 
+struct MapIndex {
+  std::size_t by = 0;  // an operand of i32 that is not indexed
+  std::int64_t length = 1, step = 0;
+};
 struct MapOperand {
   DType dtype = DType::f32;
   std::int64_t offset = 0;
   std::vector<std::int64_t> strides;
+  std::optional<MapIndex> indexed{};
 };
 struct MapResult {
   std::int32_t value = 0;

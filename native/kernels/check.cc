@@ -54,12 +54,22 @@ Problem checkOperand(const KernelSpec& spec, std::size_t index) {
   if (operand.strides.size() != spec.shape.size())
     return name + " has another number of strides than the shape has sizes";
   std::int64_t least = operand.offset, most = operand.offset;
-  for (std::size_t d = 0; d < spec.shape.size(); ++d) {
+  const auto extends = [&](std::int64_t size, std::int64_t stride) {
     std::int64_t reach = 0;
-    if (__builtin_mul_overflow(operand.strides[d], spec.shape[d] - 1, &reach))
-      return name + ": strides overflow";
+    if (__builtin_mul_overflow(stride, size - 1, &reach)) return false;
     std::int64_t& end = reach < 0 ? least : most;
-    if (__builtin_add_overflow(end, reach, &end)) return name + ": strides overflow";
+    return !__builtin_add_overflow(end, reach, &end);
+  };
+  for (std::size_t d = 0; d < spec.shape.size(); ++d)
+    if (!extends(spec.shape[d], operand.strides[d])) return name + ": strides overflow";
+  if (operand.indexed) {
+    const auto& [by, length, step] = *operand.indexed;
+    if (by >= spec.operands.size())
+      return name + " is indexed by operand " + show(by) + " of " + show(spec.operands.size());
+    if (spec.operands[by].dtype != DType::i32 || spec.operands[by].indexed)
+      return name + " is indexed by operand " + show(by) + ", which is not of i32 or is indexed itself";
+    if (length <= 0) return name + " is indexed with a length that is not positive";
+    if (!extends(length, step)) return name + ": strides overflow";
   }
   if (least < 0) return name + " reaches before its start";
   if (most >= mostBytes) return name + " reaches too far";

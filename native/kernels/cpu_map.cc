@@ -29,9 +29,7 @@ class CpuMap final : public CpuKernel {
     writeCount = spec.results.size();
     for (const MapOperand& operand : spec.operands) {
       const auto bytes = static_cast<std::uint32_t>(elementBytes(operand.dtype));
-      std::int64_t last = operand.offset;
-      for (std::size_t d = 0; d < spec.shape.size(); ++d)
-        last += std::max<std::int64_t>(0, operand.strides[d] * (spec.shape[d] - 1));
+      const std::int64_t last = lastElement(spec, operand);
       extents.push_back(Extent{static_cast<std::uint64_t>(last + 1) * bytes, bytes});
       movedBytes += static_cast<double>(std::min(count_, last + 1 - operand.offset)) * bytes;
     }
@@ -120,14 +118,13 @@ class CpuMap final : public CpuKernel {
         constant = element::toInt32(value);
       std::fill_n(block(to), widest, constant);
     }
-    for (const Step& step : once_)
-      readStrided(block(step.to), addresses[sources_[step.a].read], sources_[step.a], 0, widest);
+    for (const Step& step : once_) readStrided(block(step.to), addresses, sources_[step.a], 0, widest);
     const PartRange elements(part, count_);
     for (std::int64_t first = elements.first; first < elements.last; first += kBlock) {
       const std::int64_t count = std::min(kBlock, elements.last - first);
       for (const Step& step : steps_) {
         if (step.op == MapOp::operand)
-          readStrided(block(step.to), addresses[sources_[step.a].read], sources_[step.a], first, count);
+          readStrided(block(step.to), addresses, sources_[step.a], first, count);
         else if (step.op == MapOp::index)
           readIndex(block(step.to), shape_[step.a], inner_[step.a], first, count);
         else

@@ -196,9 +196,7 @@ class CpuMapRows final : public CpuKernel {
     for (std::size_t i = 0; i < readCount; ++i) {
       const MapOperand& operand = spec.operands[i];
       const auto bytes = static_cast<std::uint32_t>(elementBytes(operand.dtype));
-      std::int64_t last = operand.offset;
-      for (std::size_t d = 0; d < spec.shape.size(); ++d)
-        last += std::max<std::int64_t>(0, operand.strides[d] * (spec.shape[d] - 1));
+      const std::int64_t last = lastElement(spec, operand);
       extents.push_back(Extent{static_cast<std::uint64_t>(last + 1) * bytes, bytes});
       movedBytes += static_cast<double>(std::min(count, last + 1 - operand.offset)) * bytes;
       const std::size_t rank = spec.shape.size();
@@ -300,8 +298,7 @@ class CpuMapRows final : public CpuKernel {
         i += run;
       }
     } else if (step.op == MapOp::operand) {
-      const steps::Source& source = sources_[step.number];
-      steps::readStrided(to, tile.addresses[source.read], source, first, count);
+      steps::readStrided(to, tile.addresses, sources_[step.number], first, count);
     } else if (step.op == MapOp::index) {
       steps::readIndex(to, shape_[step.number], inner_[step.number], first, count);
     } else {
@@ -322,8 +319,7 @@ class CpuMapRows final : public CpuKernel {
       else
         std::fill_n(to, tile.rows, element::toInt32(step.constant));
     } else if (step.op == MapOp::operand) {
-      const steps::Source& source = sources_[step.number];
-      steps::readStrided(to, tile.addresses[source.read], source, tile.first, tile.rows);
+      steps::readStrided(to, tile.addresses, sources_[step.number], tile.first, tile.rows);
     } else if (step.op == MapOp::index) {
       steps::readIndex(to, shape_[step.number], inner_[step.number] / layout_.rows.length, tile.first,
                        tile.rows);

@@ -55,6 +55,16 @@ inline void narrow(std::int32_t value, std::int32_t* to) { *to = value; }
 inline void narrow(std::int32_t value, std::uint8_t* to) { *to = u8FromI32(value); }
 
 template <class From, class To, class Convert>
+void convertEach(const From* from, const std::int64_t* places, To* __restrict to, std::int64_t count,
+                 Convert convertOne) {
+  for (std::int64_t i = 0; i < count; ++i)
+    if (places[i] < 0)
+      to[i] = To{};
+    else
+      convertOne(from[places[i]], to + i);
+}
+
+template <class From, class To, class Convert>
 void convert(const From* from, std::int64_t stride, To* __restrict to, std::int64_t count,
              Convert convertOne) {
   if (stride == 1)
@@ -63,26 +73,40 @@ void convert(const From* from, std::int64_t stride, To* __restrict to, std::int6
     for (std::int64_t i = 0; i < count; ++i) convertOne(from[i * stride], to + i);
 }
 
-// Reads `count` elements, widened to the type of the computation (float or i32). The address is aligned to
-// the element.
-template <class To>
-void load(To* to, DeviceAddress base, DType type, std::int64_t start, std::int64_t count,
-          std::int64_t stride = 1) {
+// Calls `read` with elements in memory and with what widens one to the type of the computation (float or
+// i32).
+template <class To, class Read>
+void widening(DeviceAddress base, DType type, Read read) {
   const auto plain = [](auto value, To* target) { narrow(value, target); };
   switch (type) {
     case DType::u8:
-      return convert(reinterpret_cast<const std::uint8_t*>(base) + start, stride, to, count,
-                     [](std::uint8_t value, To* target) { *target = static_cast<To>(value); });
-    case DType::i32:
-      return convert(reinterpret_cast<const std::int32_t*>(base) + start, stride, to, count, plain);
-    case DType::f32: return convert(reinterpret_cast<const float*>(base) + start, stride, to, count, plain);
+      return read(reinterpret_cast<const std::uint8_t*>(base),
+                  [](std::uint8_t value, To* target) { *target = static_cast<To>(value); });
+    case DType::i32: return read(reinterpret_cast<const std::int32_t*>(base), plain);
+    case DType::f32: return read(reinterpret_cast<const float*>(base), plain);
     case DType::f16:
-      return convert(reinterpret_cast<const std::uint16_t*>(base) + start, stride, to, count,
-                     [](std::uint16_t value, To* target) { narrow(floatFromF16(value), target); });
+      return read(reinterpret_cast<const std::uint16_t*>(base),
+                  [](std::uint16_t value, To* target) { narrow(floatFromF16(value), target); });
     case DType::bf16:
-      return convert(reinterpret_cast<const std::uint16_t*>(base) + start, stride, to, count,
-                     [](std::uint16_t value, To* target) { narrow(floatFromBf16(value), target); });
+      return read(reinterpret_cast<const std::uint16_t*>(base),
+                  [](std::uint16_t value, To* target) { narrow(floatFromBf16(value), target); });
   }
+}
+
+// Reads `count` elements, widened. The address is aligned to the element.
+template <class To>
+void load(To* to, DeviceAddress base, DType type, std::int64_t start, std::int64_t count,
+          std::int64_t stride = 1) {
+  widening<To>(base, type, [&](const auto* from, auto convertOne) {
+    convert(from + start, stride, to, count, convertOne);
+  });
+}
+
+// The same of elements at these places; 0 where a place is below 0.
+template <class To>
+void loadEach(To* to, DeviceAddress base, DType type, const std::int64_t* places, std::int64_t count) {
+  widening<To>(base, type,
+               [&](const auto* from, auto convertOne) { convertEach(from, places, to, count, convertOne); });
 }
 
 // Writes `count` adjacent elements, narrowed as kernel-spec.ts specifies.

@@ -3,6 +3,21 @@
 #include <algorithm>
 
 namespace braid {
+
+bool differsAlong(const KernelSpec& spec, std::size_t o, std::size_t d) {
+  const MapOperand& operand = spec.operands[o];
+  return operand.strides[d] != 0 || (operand.indexed && spec.operands[operand.indexed->by].strides[d] != 0);
+}
+
+std::int64_t lastElement(const KernelSpec& spec, const MapOperand& operand) {
+  std::int64_t last = operand.offset;
+  for (std::size_t d = 0; d < spec.shape.size(); ++d)
+    last += std::max<std::int64_t>(0, operand.strides[d] * (spec.shape[d] - 1));
+  if (operand.indexed)
+    last += std::max<std::int64_t>(0, operand.indexed->step * (operand.indexed->length - 1));
+  return last;
+}
+
 bool hasRows(const KernelSpec& spec) {
   return std::any_of(spec.code.begin(), spec.code.end(),
                      [](const MapInstruction& each) { return isRowReduction(each.op); }) ||
@@ -11,7 +26,7 @@ bool hasRows(const KernelSpec& spec) {
 }
 
 bool isRowOperand(const KernelSpec& spec, std::size_t operand) {
-  return spec.shape.back() == 1 || spec.operands[operand].strides.back() == 0;
+  return spec.shape.back() == 1 || !differsAlong(spec, operand, spec.shape.size() - 1);
 }
 
 MapRows::MapRows(const KernelSpec& spec)

@@ -13,6 +13,12 @@ void forArguments(const MapInstruction& instruction, Visit visit) {
   for (int i = 0; i < arityOf(instruction.op); ++i) visit(static_cast<std::size_t>(arguments[i]));
 }
 
+// Whether operand o of a map has several elements along dimension d, by its strides and its index's.
+bool differsAlong(const KernelSpec& spec, std::size_t o, std::size_t d);
+
+// The furthest element that an operand of a map reaches.
+std::int64_t lastElement(const KernelSpec& spec, const MapOperand& operand);
+
 // Whether a map reduces along its rows, or writes one number a row.
 bool hasRows(const KernelSpec& spec);
 

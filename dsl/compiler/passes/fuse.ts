@@ -15,15 +15,18 @@ import { withStridedReads } from './fuse/strided-reads.js'
 //   m = max(x) · e = exp(x - m) · s = sum(e) · y = e / s, along the last axis
 //   → y = fused(x): one kernel that reads each row of x once
 //
+//   t = gather(table, tokens) · p = gather(places, order) · x = t + p · y = layerNorm(x)
+//   → y = fused(tokens, table, order, places): one kernel that reads rows of both tables
+//
 // Before that, attention reads rows where they lie (fuse/strided-reads.ts), and products take what their own kernels
 // can do of what follows them (fuse/epilogues.ts). After it, once values have their memory, attention takes the appends
 // to what it reads (lower/appends.ts).
 //
-// After this pass an elementwise value, or a reduction along rows, is computed in the kernel of its readers
+// After this pass an elementwise value, a gather, or a reduction along rows, is computed in the kernel of its readers
 // where these are one kernel, on the same lane and device, at the same rate, and one kernel takes no longer
 // than two; and two such kernels that read the same are one, with several results (fuse/siblings.ts). Other nodes
 // are unchanged. A value is stored in memory where an output, a state, a node of another kind, `keep()` or
-// `after()` reads it.
+// `after()` reads it, and where something is gathered from it, or by it.
 
 /** Entries of the lists for `explain`, at most. */
 const mostListed = 4096

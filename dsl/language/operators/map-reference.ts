@@ -172,11 +172,18 @@ export const runMap = (spec: MapSpec, inputs: readonly HostArray[]): HostArray[]
   const [values, loaded, indices] = [table(code.length), table(operands.length), table(shape.length)]
   const index = new Array<number>(shape.length).fill(0)
   const offsets = operands.map(operand => operand.offset)
+  /** The element of an operand at the present point. */
+  const read = (o: number): number => {
+    const { indexed } = operands[o]!
+    if (indexed === undefined) return reads[o]!(inputs[o]![offsets[o]!]!)
+    const i = inputs[indexed.by]![offsets[indexed.by]!]!
+    return i >= 0 && i < indexed.length ? reads[o]!(inputs[o]![offsets[o]! + i * indexed.step]!) : 0
+  }
   // Loads one element, and goes on to the next index, row-major: increments the last dimension that is not at
   // its end, and resets the dimensions after it.
   const load = (e: number): void => {
     for (let o = 0; o < operands.length; o++) {
-      const value = reads[o]!(inputs[o]![offsets[o]!]!)
+      const value = read(o)
       loaded[e]![o] = compute === 'f32' ? f(value) : value
     }
     for (let d = shape.length - 1; d >= 0; d--) indices[e]![d] = index[d]!

@@ -105,7 +105,9 @@ TEST_F(CudaDevice, ComputesMapsBitForBit) {
     std::vector<Bytes> reads, writes;
     std::vector<DType> types;
     for (std::size_t o = 0; o < spec.operands.size(); ++o)
-      reads.push_back(randomBytes(random, spec.operands[o].dtype, operandBytes(spec, o)));
+      reads.push_back(operandOf(random, spec, o, [](Random& values, DType type, std::size_t bytes) {
+        return randomBytes(values, type, bytes);
+      }));
     for (const MapResult& result : spec.results) {
       writes.emplace_back(static_cast<std::size_t>(elementsOf(spec.shape)) * elementBytes(result.dtype),
                           0xcd);

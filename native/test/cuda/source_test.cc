@@ -51,6 +51,22 @@ TEST(CudaMapLoops, TakeWideAccessesOnlyWhereEveryRowAllowsThem) {
   EXPECT_EQ(mapLoops(mapOf({1003}, {{DType::bf16, 0, {1}}})).lanes, 8);        // with a tail
 }
 
+TEST(CudaMapLoops, TakeWideAccessesOfATableWhereEachIsOfOneRow) {
+  const auto table = [](MapIndex index, std::vector<std::int64_t> strides,
+                        std::vector<std::int64_t> indices) {
+    return mapLoops(
+        mapOf({64, 32}, {{DType::bf16, 0, std::move(strides), index}, {DType::i32, 0, std::move(indices)}}));
+  };
+  EXPECT_EQ(table({1, 9, 32}, {0, 1}, {1, 0}).lanes, 8);
+  EXPECT_EQ(table({1, 9, 36}, {0, 1}, {1, 0}).lanes, 1);   // 36 is no multiple of 8
+  EXPECT_EQ(table({1, 9, 32}, {0, 1}, {32, 1}).lanes, 1);  // an index an element
+  const MapLoops elements = table({1, 9, 1}, {0, 0}, {32, 1});
+  EXPECT_EQ(elements.shape, (std::vector<std::int64_t>{2048}));
+  EXPECT_EQ(walkOf(elements, 0), Walk::strided);
+  EXPECT_EQ(walkOf(table({1, 9, 1}, {0, 0}, {0, 0}), 0), Walk::scalar);
+  EXPECT_TRUE(table({1, std::int64_t{1} << 26, 32}, {0, 1}, {1, 0}).wide);
+}
+
 TEST(CudaMapLoops, CountIn64BitsOnlyWhereSizesDemandIt) {
   EXPECT_FALSE(mapLoops(mapOf({1 << 20, 512}, {{DType::u8, 0, {512, 1}}})).wide);
   EXPECT_TRUE(mapLoops(mapOf({1 << 21, 1 << 10}, {{DType::u8, 0, {1 << 10, 1}}})).wide);
@@ -180,8 +196,7 @@ void expectHosts(const std::vector<KernelSpec>& specs, Random& random, Fill fill
     CpuKernelResult reference;
     ASSERT_EQ(prepareCpu(&reference, spec, {}, &detail), Status::ok) << detail;
     std::vector<std::vector<std::uint8_t>> reads, wanted, found;
-    for (std::size_t o = 0; o < spec.operands.size(); ++o)
-      reads.push_back(fill(random, spec.operands[o].dtype, operandBytes(spec, o)));
+    for (std::size_t o = 0; o < spec.operands.size(); ++o) reads.push_back(operandOf(random, spec, o, fill));
     for (const MapResult& result : spec.results) {
       wanted.emplace_back(resultBytes(spec, result), 0xcd);
       found.push_back(wanted.back());
@@ -241,7 +256,7 @@ TEST(CudaMapSource, RoundsTwoElementsAtATimeAsTheHostRoundsEach) {
 TEST(CudaRowSource, MeansWhatTheHostsKernelsMean) {
   Random random{20261123};
   std::vector<KernelSpec> specs;
-  for (std::size_t s = 0; s < 60; ++s) specs.push_back(randomRows(random));
+  for (std::size_t s = 0; s < 100; ++s) specs.push_back(randomRows(random));
   expectHosts(specs, random, wholeBytes);
 }
 
@@ -274,6 +289,33 @@ TEST(CudaRowSource, KeepsAResultInsteadOfItsOperands) {
   expectHosts(specs, random, wholeBytes);
 }
 
+// Tokens and positions, embedded and normalised: each thread has the rows of both tables in wide accesses.
+TEST(CudaRowSource, ReadsRowsOfTablesInWideAccesses) {
+  Random random{20261127};
+  std::vector<KernelSpec> specs;
+  for (const DType type : {DType::bf16, DType::f32}) {
+    for (const std::int64_t length : {64, 768, 4096}) {
+      for (const std::int64_t step : {length, length + 1}) {
+        KernelSpec spec = mapOf({5, 3, length}, {{type, 8, {0, 0, 1}, MapIndex{1, 7, step}},
+                                                 {DType::i32, 0, {3, 1, 0}},
+                                                 {type, 0, {0, 0, 1}, MapIndex{3, 3, length}},
+                                                 {DType::i32, 0, {0, 1, 0}}});
+        spec.code = {{MapOp::operand, 0}, {MapOp::operand, 2}, {MapOp::add, 0, 1},
+                     {MapOp::rowMax, 2},  {MapOp::sub, 2, 3},  {MapOp::operand, 1}};
+        spec.results = {{4, type}, {2, type}};
+        spec.readCount = 4, spec.writeCount = 2;
+        KernelSource source;
+        mapSource(spec, &source);
+        EXPECT_EQ(*source.vector.entry != 0, step == length) << source.text;
+        specs.push_back(spec);
+      }
+    }
+  }
+  // Some more that have a vector kernel.
+  for (int i = 0; i < 12; ++i) specs.push_back(roundedMap(random));
+  expectHosts(specs, random, wholeBytes);
+}
+
 // Every kind of generated text.
 template <class See>
 void eachSource(const See& see) {
@@ -295,6 +337,12 @@ void eachSource(const See& see) {
     source = {};
     mapSource(spec, &source);
     sees(source.text, "map");
+  }
+  for (const std::int64_t step : {128, 127}) {
+    source = {};
+    mapSource(mapOf({64, 128}, {{DType::f16, 0, {0, 1}, MapIndex{1, 50, step}}, {DType::i32, 0, {1, 0}}}),
+              &source);
+    sees(source.text, "map of rows of a table");
   }
   Random random{20261124};
   for (int i = 0; i < 12; ++i) {

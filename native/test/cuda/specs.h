@@ -7,9 +7,39 @@
 
 #include "driver/kernel_spec.h"
 #include "kernels/half.h"
+#include "kernels/map_rows.h"
 #include "test/host/support.h"
 
 namespace braid::test {
+
+// Makes some operands of a map elements of rows of a table. The indices are further operands.
+inline void indexSome(Random& random, KernelSpec* spec, bool backwards = false) {
+  const std::size_t operands = spec->operands.size();
+  for (std::size_t o = 0; o < operands; ++o) {
+    if (random.below(3) != 0) continue;
+    static constexpr std::int64_t kSteps[] = {8, 64, 200, 3, 1, 0};
+    const auto length = 1 + static_cast<std::int64_t>(random.below(6));
+    std::int64_t step = kSteps[random.below(6)];
+    MapOperand by{DType::i32, static_cast<std::int64_t>(random.below(3)), {}};
+    by.strides.assign(spec->shape.size(), 0);
+    // 0, 1: an index a row; 2: an index an element; 3: some dimensions have several
+    const std::uint64_t kind = random.below(4);
+    std::int64_t stride = 1;
+    for (std::size_t d = spec->shape.size(); d-- > 0;) {
+      if (kind == 3 ? random.below(2) == 0 : kind < 2 && d + 1 == spec->shape.size()) continue;
+      by.strides[d] = stride;
+      stride *= spec->shape[d];
+      if (random.below(4) != 0) spec->operands[o].strides[d] = 0;
+    }
+    if (backwards && random.below(2) == 0) {
+      spec->operands[o].offset += step * (length - 1);
+      step = -step;
+    }
+    spec->operands[o].indexed = MapIndex{spec->operands.size(), length, step};
+    spec->operands.push_back(by);
+  }
+  spec->readCount = spec->operands.size();
+}
 
 // Random maps of every storage type and walk (dense, broadcast, transposed, sliced), of instructions that
 // IEEE 754 rounds exactly, so that any two devices must agree bit for bit.
@@ -54,7 +84,7 @@ inline KernelSpec randomMap(Random& random) {
     spec.results.push_back(
         {static_cast<std::int32_t>(spec.code.size() - 1 - r), static_cast<DType>(random.below(5))});
   }
-  spec.readCount = operands;
+  indexSome(random, &spec);
   spec.writeCount = results;
   return spec;
 }
@@ -158,7 +188,7 @@ inline KernelSpec randomRows(Random& random) {
   spec.results.push_back({last + 2, static_cast<DType>(random.below(5))});
   if (random.below(2) == 0) spec.results.push_back({last + 1, static_cast<DType>(random.below(5)), true});
   if (random.below(3) == 0) spec.results.push_back({last, static_cast<DType>(random.below(5))});
-  spec.readCount = operands;
+  indexSome(random, &spec);
   spec.writeCount = spec.results.size();
   return spec;
 }
@@ -175,10 +205,21 @@ inline std::size_t resultBytes(const KernelSpec& spec, const MapResult& result) 
 }
 
 inline std::size_t operandBytes(const KernelSpec& spec, std::size_t operand) {
-  std::int64_t reach = spec.operands[operand].offset;
-  for (std::size_t d = 0; d < spec.shape.size(); ++d)
-    reach += spec.operands[operand].strides[d] * (spec.shape[d] - 1);
-  return static_cast<std::size_t>(reach + 1) * elementBytes(spec.operands[operand].dtype);
+  const MapOperand& own = spec.operands[operand];
+  return static_cast<std::size_t>(lastElement(spec, own) + 1) * elementBytes(own.dtype);
+}
+
+// Where point i of a map reads an operand; -1 where its index is outside of the table.
+inline std::int64_t placeOf(const KernelSpec& spec, std::size_t operand, std::int64_t i,
+                            const std::vector<DeviceAddress>& reads) {
+  const MapOperand& own = spec.operands[operand];
+  std::int64_t at = own.offset, rest = i;
+  for (std::size_t d = spec.shape.size(); d-- > 0; rest /= spec.shape[d])
+    at += rest % spec.shape[d] * own.strides[d];
+  if (!own.indexed) return at;
+  const auto* indices = reinterpret_cast<const std::int32_t*>(reads[own.indexed->by]);
+  const std::int64_t index = indices[placeOf(spec, own.indexed->by, i, reads)];
+  return index < 0 || index >= own.indexed->length ? -1 : at + index * own.indexed->step;
 }
 
 // Values of a type: small numbers, and one in eight from the corners (zeros of both signs, infinities, NaN,
@@ -218,6 +259,22 @@ inline std::vector<std::uint8_t> wholeBytes(Random& random, DType type, std::siz
                        : type == DType::u8  ? static_cast<const void*>(&byte)
                                             : static_cast<const void*>(&half);
     std::memcpy(&memory[at], from, elementBytes(type));
+  }
+  return memory;
+}
+
+// What an operand of a map has. Of indices most are inside of the table, or next to it.
+template <class Fill>
+std::vector<std::uint8_t> operandOf(Random& random, const KernelSpec& spec, std::size_t operand, Fill fill) {
+  std::vector<std::uint8_t> memory = fill(random, spec.operands[operand].dtype, operandBytes(spec, operand));
+  for (const MapOperand& each : spec.operands) {
+    if (!each.indexed || each.indexed->by != operand) continue;
+    for (std::size_t at = 0; at < memory.size(); at += 4) {
+      if (random.below(16) == 0) continue;
+      const auto index =
+          static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(each.indexed->length) + 2)) - 1;
+      std::memcpy(&memory[at], &index, 4);
+    }
   }
   return memory;
 }

@@ -146,7 +146,6 @@ TEST(HostMap, RandomProgramsComputeWhatAPlainLoopDoes) {
       operand.dtype = kTypes[random.below(5)];
       operand.strides = dense(spec.shape);
       operand.offset = static_cast<std::int64_t>(random.below(2) * random.below(20));
-      std::int64_t most = 0;
       for (std::size_t d = 0; d < spec.shape.size(); ++d) {
         const std::uint64_t kind = random.below(8);
         if (kind == 0) operand.strides[d] = 0;
@@ -155,10 +154,17 @@ TEST(HostMap, RandomProgramsComputeWhatAPlainLoopDoes) {
         if (kind == 3 && d > 0 && spec.shape[d] == spec.shape[d - 1])
           std::swap(operand.strides[d], operand.strides[d - 1]);
       }
-      for (std::size_t d = 0; d < spec.shape.size(); ++d)
-        most += std::max<std::int64_t>(0, operand.strides[d] * (spec.shape[d] - 1));
-      reads.push_back(randomMemory(*driver, operand.dtype, operand.offset + most + 1, random));
       spec.operands.push_back(std::move(operand));
+    }
+    indexSome(random, &spec, true);
+    for (std::size_t o = 0; o < spec.operands.size(); ++o) {
+      const MapOperand& operand = spec.operands[o];
+      reads.push_back(randomMemory(*driver, operand.dtype, lastElement(spec, operand) + 1, random));
+      const auto found = operandOf(random, spec, o, [&](Random&, DType, std::size_t bytes) {
+        const auto* from = reinterpret_cast<const std::uint8_t*>(reads.back());
+        return std::vector<std::uint8_t>(from, from + bytes);
+      });
+      std::memcpy(reinterpret_cast<void*>(reads.back()), found.data(), found.size());
     }
     const int length = 2 + static_cast<int>(random.below(20));
     for (int j = 0; j < length; ++j) {
@@ -195,10 +201,8 @@ TEST(HostMap, RandomProgramsComputeWhatAPlainLoopDoes) {
           values[j] = static_cast<float>(instruction.constant);
         } else if (instruction.op == MapOp::operand) {
           const auto which = static_cast<std::size_t>(instruction.a);
-          std::int64_t rest = i, at = spec.operands[which].offset;
-          for (std::size_t d = spec.shape.size(); d-- > 0; rest /= spec.shape[d])
-            at += rest % spec.shape[d] * spec.operands[which].strides[d];
-          values[j] = widen(reads[which], spec.operands[which].dtype, at);
+          const std::int64_t at = placeOf(spec, which, i, reads);
+          values[j] = at < 0 ? 0 : widen(reads[which], spec.operands[which].dtype, at);
         } else {
           const auto argument = [&](std::int32_t value) { return values[static_cast<std::size_t>(value)]; };
           values[j] = mapped(instruction.op, argument(instruction.a), argument(instruction.b),
@@ -256,7 +260,9 @@ TEST(HostMap, RowsAreReducedInTheOrderOfAPlainLoop) {
     std::vector<std::vector<std::uint8_t>> reads, writes;
     std::vector<DeviceAddress> addresses;
     for (std::size_t o = 0; o < spec.operands.size(); ++o)
-      reads.push_back(randomBytes(random, spec.operands[o].dtype, operandBytes(spec, o), false));
+      reads.push_back(operandOf(random, spec, o, [](Random& values, DType type, std::size_t bytes) {
+        return randomBytes(values, type, bytes, false);
+      }));
     for (const MapResult& result : spec.results) writes.emplace_back(resultBytes(spec, result), 0xcd);
     for (auto& read : reads) addresses.push_back(reinterpret_cast<DeviceAddress>(read.data()));
     for (auto& write : writes) addresses.push_back(reinterpret_cast<DeviceAddress>(write.data()));
@@ -277,15 +283,14 @@ TEST(HostMap, RowsAreReducedInTheOrderOfAPlainLoop) {
       std::vector<float> made(count, static_cast<float>(instruction.constant));
       const auto which = static_cast<std::size_t>(instruction.a);
       for (std::size_t i = 0; i < count && instruction.op <= MapOp::index; ++i) {
-        std::int64_t rest = static_cast<std::int64_t>(i), place = 0;
-        for (std::size_t d = spec.shape.size(); d-- > 0; rest /= spec.shape[d]) {
-          if (instruction.op == MapOp::operand)
-            place += rest % spec.shape[d] * spec.operands[which].strides[d];
-          else if (instruction.op == MapOp::index && d == which)
-            made[i] = static_cast<float>(rest % spec.shape[d]);
+        auto rest = static_cast<std::int64_t>(i);
+        if (instruction.op == MapOp::operand) {
+          const std::int64_t at = placeOf(spec, which, rest, addresses);
+          made[i] = at < 0 ? 0 : widen(addresses[which], spec.operands[which].dtype, at);
+        } else if (instruction.op == MapOp::index) {
+          for (std::size_t d = spec.shape.size(); d-- > which + 1;) rest /= spec.shape[d];
+          made[i] = static_cast<float>(rest % spec.shape[which]);
         }
-        if (instruction.op == MapOp::operand)
-          made[i] = widen(addresses[which], spec.operands[which].dtype, spec.operands[which].offset + place);
       }
       values.push_back(instruction.op <= MapOp::index ? std::move(made)
                                                       : rowsByPlainLoops(spec, values, instruction));
@@ -884,6 +889,18 @@ TEST(HostKernels, SpecsThatCannotBeAreRefusedWithTheReason) {
   refused(but(map, [](auto& s) { s.operands[1].strides = {-1}; }), "before its start");
   refused(but(map, [&](auto& s) { s.operands[1].offset = huge; }), "too far");
   refused(but(map, [](auto& s) { s.operands[1].dtype = static_cast<DType>(9); }), "element type");
+  const KernelSpec table = but(map, [](auto& s) {
+    s.operands[1].dtype = DType::i32;
+    s.operands[0].indexed = MapIndex{1, 9, 4};
+  });
+  refused(but(table, [](auto& s) { s.operands[0].indexed->by = 2; }), "by operand 2 of 2");
+  refused(but(table, [](auto& s) { s.operands[1].dtype = DType::f32; }), "not of i32");
+  refused(but(table, [](auto& s) { s.operands[0].indexed->by = 0; }), "not of i32 or is indexed itself");
+  refused(but(table, [](auto& s) { s.operands[1].indexed = MapIndex{1, 9, 4}; }), "is indexed itself");
+  refused(but(table, [](auto& s) { s.operands[0].indexed->length = 0; }), "length that is not positive");
+  refused(but(table, [&](auto& s) { s.operands[0].indexed->length = huge; }), "overflow");
+  refused(but(table, [&](auto& s) { s.operands[0].indexed->step = -1; }), "before its start");
+  refused(but(table, [&](auto& s) { s.operands[0].indexed->step = huge / 16; }), "too far");
   refused(but(map, [](auto& s) { s.code[1].a = 2; }), "operand 2 of 2");
   refused(but(map, [](auto& s) { s.code[2].b = 2; }), "not an earlier one");
   refused(but(map, [](auto& s) { s.code[2].a = -1; }), "not an earlier one");

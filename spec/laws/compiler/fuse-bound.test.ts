@@ -7,6 +7,7 @@ import {
   cumsum,
   download,
   type Graph,
+  gather,
   graph,
   mul,
   orThrow,
@@ -21,19 +22,21 @@ import { isFullRun, runs } from '../../fixtures/runs.js'
 // biome-ignore lint/suspicious/noExplicitAny: all values are of one type
 type Any = any
 
-const params = 2
+// The last one has indices.
+const params = 3
+const indices = params - 1
 const matrix = tensor('f32', [32, 32])
 
 /** An operation: which, how far back its operands lie, and whether its value is an output whoever reads it. */
 interface Step {
-  readonly what: 'one' | 'two' | 'turned' | 'apart'
+  readonly what: 'one' | 'two' | 'turned' | 'taken' | 'apart'
   readonly back: readonly [number, number]
   readonly leaves: boolean
 }
 
 const steps: fc.Arbitrary<readonly Step[]> = fc.array(
   fc.record({
-    what: fc.constantFrom('one', 'one', 'two', 'two', 'turned', 'apart'),
+    what: fc.constantFrom('one', 'one', 'two', 'two', 'turned', 'taken', 'apart'),
     back: fc.tuple(fc.nat(4), fc.nat(4)),
     leaves: fc.constantFrom(false, false, false, true),
   }),
@@ -43,7 +46,8 @@ const steps: fc.Arbitrary<readonly Step[]> = fc.array(
 /** By operation, in order: the values that it reads; the first values are the parameters. */
 const operandsOf = (made: readonly Step[]): readonly (readonly number[])[] =>
   made.map(({ what, back }, i) => {
-    const own = back.map(n => Math.max(0, params + i - 1 - n))
+    const own = back.map(n => params + i - 1 - n).map(v => (v > indices ? v : Math.max(0, v - 1)))
+    if (what === 'taken') return [own[0]!, indices]
     return what === 'two' ? own : own.slice(0, 1)
   })
 
@@ -60,15 +64,17 @@ const areDifferent = (made: readonly Step[]): boolean => {
   return new Set(keys).size === keys.length
 }
 
-/** A turned operation reads its operand transposed; one that is apart is a kernel of another kind. */
+/** A turned operation reads its operand transposed, one that is taken by indices; one that is apart is another kind. */
 const graphOf = (made: readonly Step[]): Graph =>
   graph({}, () => {
-    const values: Any[] = Array.from({ length: params }, (_, i) => param(`p${i}`, matrix))
+    const values: Any[] = Array.from({ length: indices }, (_, i) => param(`p${i}`, matrix))
+    values.push(param('at', tensor('i32', [32])))
     operandsOf(made).forEach(([a, b], i) => {
       const { what } = made[i]!
       const value = values[a!]
       if (what === 'one') values.push(value.pipe(mul(1 + i / 8)))
       else if (what === 'turned') values.push(value.pipe(transpose([1, 0])))
+      else if (what === 'taken') values.push(value.pipe(gather(values[indices], { axis: 0 })))
       else if (what === 'apart') values.push(value.pipe(cumsum({ axis: 0 })))
       else values.push(value.pipe(sub(values[b!])))
     })
@@ -126,6 +132,14 @@ const trafficOf = (made: readonly Step[], kernelOf: readonly number[]): number |
   for (const kernel of kernels) {
     const members = made.filter((_, i) => kernelOf[i] === kernel)
     if (members.length > 1 && members.some(({ what }) => what === 'apart')) return undefined
+    // What is taken lies in memory.
+    if (
+      operands.some(
+        ([from], i) =>
+          made[i]!.what === 'taken' && kernelOf[i] === kernel && kernelOf[from! - params] === kernel,
+      )
+    )
+      return undefined
   }
   // A kernel that could stand in place of its members needs all others that it reads to be done before.
   const needs = new Map([...kernels].map(kernel => [kernel, new Set<number>()]))
@@ -146,8 +160,14 @@ const trafficOf = (made: readonly Step[], kernelOf: readonly number[]): number |
   let traffic = 0
   for (const kernel of kernels) {
     const isOwn = (i: number): boolean => kernelOf[i] === kernel
+    // The rows of a table are not what others read of it. Indices are a thirty-second of a value.
     const reads = new Set(
-      operands.flatMap((own, i) => (isOwn(i) ? own.filter(v => v < params || !isOwn(v - params)) : [])),
+      operands.flatMap((own, i) =>
+        own.flatMap((v, j) => {
+          if (!isOwn(i) || v === indices || (v >= params && isOwn(v - params))) return []
+          return made[i]!.what === 'taken' && j === 0 ? `rows of ${v}` : v
+        }),
+      ),
     )
     const writes = made.filter((_, i) => isOwn(i) && isResult(i))
     traffic += reads.size + writes.length
@@ -155,13 +175,20 @@ const trafficOf = (made: readonly Step[], kernelOf: readonly number[]): number |
   return traffic
 }
 
-/** What the kernels of a plan read and write: values, of which each is counted once a kernel. */
+/** What the kernels of a plan read and write: values, and rows of values, of which each is counted once a kernel. */
 const movedBy = ({ nodes, commands, buffers }: Plan): number => {
   let moved = 0
   for (const command of commands) {
     if (command[0] !== 'run' || nodes[command[1]]!.kernel?.kind === 'copy') continue
-    const memory = (list: readonly number[]) => new Set(list.map(id => buffers[id]!.alias ?? id)).size
-    moved += memory(command[3]) + memory(command[4])
+    const { kernel } = nodes[command[1]]!
+    const takes = (i: number): boolean =>
+      kernel?.kind === 'map' ? kernel.operands[i]!.indexed !== undefined : kernel?.kind === 'gather'
+    const memory = (id: number) => buffers[id]!.alias ?? id
+    const reads = command[3].flatMap((id, i) => {
+      if (buffers[id]!.name === 'at') return []
+      return takes(i) ? `rows of ${memory(id)}` : memory(id)
+    })
+    moved += new Set(reads).size + new Set(command[4].map(memory)).size
   }
   return moved
 }

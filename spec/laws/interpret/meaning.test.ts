@@ -4,7 +4,7 @@
 import fc from 'fast-check'
 import { lastValueFrom, toArray } from 'rxjs'
 import { expect, it } from 'vitest'
-import { interpret, irOf } from '../../../dsl/index.js'
+import { download, graph, interpret, irOf, matmul, param, tensor, upload } from '../../../dsl/index.js'
 import { distance, meaning } from '../../../dsl/interpret/meaning.js'
 import type { GraphIR } from '../../../dsl/ir/graph.js'
 import type { DType } from '../../../dsl/ir/tensor.js'
@@ -52,6 +52,39 @@ it('catches operands in the wrong order wherever they change an output', async (
   expect(seen.changed).toBeGreaterThan(often(20))
   // A change below rounding is none that a device could be blamed for.
   expect(seen.caught).toBeGreaterThanOrEqual(0.9 * seen.changed - 1)
+})
+
+it('allows an output of one element what products in f32 make of it', async () => {
+  const net = graph({ x: tensor('f32', [1, 1]) }, ({ x }) => {
+    const scaled = x.pipe(upload(), matmul(param('a', tensor('f32', [1, 2]))))
+    return { y: scaled.pipe(matmul(param('b', tensor('f32', [2, 1]))), download()) }
+  })
+  const number = fc.integer({ min: -(2 ** 24), max: 2 ** 24 }).map(n => n / 2 ** 24)
+  let differ = 0
+  await fc.assert(
+    fc.asyncProperty(fc.tuple(number, number, number, number, number), async ([x, a0, a1, b0, b1]) => {
+      const params = { a: Float32Array.of(a0, a1), b: Float32Array.of(b0, b1) }
+      const feeds = { x: [Float32Array.of(x)] }
+      const [only] = await lastValueFrom(meaning(net, { params, ticks: 1 })(feeds).pipe(toArray()))
+      const { values, allowed } = only!
+      const [first, second] = [Math.fround(Math.fround(x * a0) * b0), Math.fround(Math.fround(x * a1) * b1)]
+      const got = Float32Array.of(first + second)
+      if (got[0] !== (values['y'] as Float32Array)[0]) differ++
+      expect(distance(got, values['y'] as Float32Array, allowed['y']!).wrong).toBeUndefined()
+    }),
+    {
+      numRuns: runs(2000),
+      examples: [
+        [
+          [
+            -0.8679400086402893, 0.391520231962204, -0.8624008297920227, -0.26723337173461914,
+            -0.21669287979602814,
+          ],
+        ],
+      ],
+    },
+  )
+  expect(differ).toBeGreaterThan(often(20))
 })
 
 it('allows whole types nothing, and most floats some units in the last place', async () => {

@@ -12,6 +12,7 @@ import {
   conv,
   cumsum,
   download,
+  embedding,
   every,
   gather,
   gelu,
@@ -126,7 +127,17 @@ const appends = orThrow(
     { fuse: true },
   ),
 )
+// A kernel that reads rows of a table.
+const rows = orThrow(
+  compile(
+    graph({ at: tensor('i32', [3]) }, ({ at }) => ({
+      y: at.pipe(upload(), embedding(param('table', tensor('f32', [5, 4]))), mul(2), download()),
+    })),
+    { fuse: true },
+  ),
+)
 const plans = [
+  rows,
   appends,
   products,
   singleLane,
@@ -145,6 +156,8 @@ test('know every field of every kernel: what was written is read', () => {
     expect(orThrow(parsePlan(toJSON(plan))).nodes.map(({ kernel }) => kernel)).toEqual(
       plan.nodes.map(({ kernel }) => kernel),
     )
+  const tables = rows.nodes.flatMap(({ kernel }) => (kernel?.kind === 'map' ? kernel.operands : []))
+  expect(tables.filter(({ indexed }) => indexed).length).toBe(1)
   expect(appends.nodes.some(({ kernel }) => kernel?.kind === 'attention' && kernel.appended === 1)).toBe(true)
   expect(products.nodes.filter(({ kernel }) => kernel?.kind === 'matmul' && kernel.epilogue).length).toBe(2)
 })
@@ -234,13 +247,15 @@ const applied = (base: object, path: Path, { kind, value }: Edit): unknown =>
  * The checks that only the loader can make, since they relate one field to others: ids against the lists that
  * they index, views against their roots, sizes against shapes and kernels against the buffers that they run
  * on, one size for each device, offsets where storage is planned, rows that attention appends against its
- * sizes, the kernel of a convolution against its padded input, and that against memory.
+ * sizes, the kernel of a convolution against its padded input, and that against memory, an indexed operand against
+ * the one that has its indices.
  */
 const deep = (fault: PlanFault): boolean =>
   fault._tag === 'UnknownId' ||
   fault._tag === 'BadAlias' ||
   fault._tag === 'Extent' ||
-  (fault._tag === 'BadKernel' && /\.(strides|parts|count|groups|appended|kernel|spatial)$/.test(fault.at)) ||
+  (fault._tag === 'BadKernel' &&
+    /\.(strides|parts|count|groups|appended|kernel|spatial|indexed)$/.test(fault.at)) ||
   (fault._tag === 'OutOfRange' && /^plan\.(bound\.device|arena)$|\.init$/.test(fault.at)) ||
   (fault._tag === 'OutOfRange' && /^graphs\[\d+\]\.(from|to)$/.test(fault.at)) ||
   (fault._tag === 'TooMany' && fault.at === 'plan.buffers') ||

@@ -1,7 +1,18 @@
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
-import type { KernelSpec } from '../../../dsl/ir/kernel-spec.js'
+import {
+  compile,
+  download,
+  embedding,
+  graph,
+  mul,
+  orThrow,
+  param,
+  tensor,
+  upload,
+} from '../../../dsl/index.js'
+import type { KernelSpec, MapSpec } from '../../../dsl/ir/kernel-spec.js'
 import { parsePlan } from '../../../dsl/ir/load.js'
 import type { Plan } from '../../../dsl/ir/plan.js'
 import { toJSON } from '../../../dsl/ir/text.js'
@@ -180,12 +191,35 @@ describe('what only the loader can see', () => {
       'BadKernel nodes[2].kernel.operands[0].strides',
     )
     expect(tags(withKernel(2, { operands: [operand, operand] }))).toContain('Extent commands[6]')
+    const indices = { dtype: 'i32', offset: 0, strides: [0, 0] }
+    const table = (indexed: unknown, ...others: readonly object[]) =>
+      tags(withKernel(2, { operands: [{ ...operand, indexed }, ...others] }))
+    // The run has one read.
+    expect(table({ by: 1, length: 1, step: 8 }, indices)).toEqual(['Extent commands[6]'])
+    const place = 'nodes[2].kernel.operands[0].indexed.by'
+    expect(table({ by: 1, length: 1, step: 8 })).toContain(`UnknownId ${place}`)
+    expect(table({ by: 2, length: 1, step: 8 }, indices)).toContain(`UnknownId ${place}`)
+    const bad = 'BadKernel nodes[2].kernel.operands[0].indexed'
+    expect(table({ by: 0, length: 1, step: 8 })).toContain(bad)
+    expect(table({ by: 1, length: 1, step: 8 }, { ...indices, dtype: 'f32' })).toContain(bad)
+    const both = { ...indices, indexed: { by: 2, length: 1, step: 0 } }
+    expect(table({ by: 1, length: 1, step: 8 }, both, indices)).toContain(bad)
+    expect(table({ by: 1, length: 0, step: 8 }, indices)).toContain(
+      'OutOfRange nodes[2].kernel.operands[0].indexed.length',
+    )
+    expect(table(true, indices)).toContain('WrongType nodes[2].kernel.operands[0].indexed')
     expect(tags(withKernel(2, { code: [['neg', 0]] }))).toContain('UnknownId nodes[2].kernel.code[0][1]')
     expect(tags(withKernel(2, { results: [{ value: 9, dtype: 'f32' }] }))).toContain(
       'UnknownId nodes[2].kernel.results[0].value',
     )
     const row = [{ value: 0, dtype: 'f32', row: true }]
     expect(tags(withKernel(2, { results: row }))).toContain('BadKernel nodes[2].kernel.results[0]')
+    // The table has one element for the row, and each element of the row an index.
+    const indexed = { ...operand, strides: [0, 0], indexed: { by: 1, length: 1, step: 0 } }
+    const by = { dtype: 'i32', offset: 0, strides: [8, 1] }
+    expect(tags(withKernel(2, { operands: [indexed, by], results: row }))).toContain(
+      'BadKernel nodes[2].kernel.results[0]',
+    )
     expect(
       tags(withKernel(2, { shape: [], operands: [{ ...operand, strides: [] }], results: row })),
     ).toContain('BadKernel nodes[2].kernel.shape')
@@ -197,5 +231,32 @@ describe('what only the loader can see', () => {
     expect(tags(withKernel(3, { inner: 2 }))).toContain('Extent commands[9]')
     expect(tags(withKernel(4, { block: [0, 1, 1] }))).toContain('OutOfRange nodes[4].kernel.block[0]')
     expect(tags(withBuffer(7, { aliasOffset: 46 }))).toContain('Extent commands[9]') // misaligned for f32
+  })
+
+  test('kernels that may read rows beyond their table', () => {
+    const made = graph({ at: tensor('i32', [3]) }, ({ at }) => ({
+      y: at.pipe(upload(), embedding(param('table', tensor('f32', [5, 4]))), mul(2), download()),
+    }))
+    const plan = orThrow(compile(made, { fuse: true })) as Plan
+    const node = plan.nodes.findIndex(({ kernel }) => kernel?.kind === 'map')
+    const { operands } = plan.nodes[node]!.kernel as MapSpec
+    const place = operands.findIndex(({ indexed }) => indexed)
+    const changed = (change: object, offset = 0): readonly string[] => {
+      const { indexed, ...operand } = operands[place]!
+      const made = { ...operand, offset, indexed: { ...indexed!, ...change } }
+      const kernel = { ...(plan.nodes[node]!.kernel as MapSpec), operands: operands.with(place, made) }
+      return tags({ ...plan, nodes: plan.nodes.with(node, { ...plan.nodes[node]!, kernel }) })
+    }
+    const run = plan.commands.findIndex(([what, id]) => what === 'run' && id === node)
+    const extent = [`Extent commands[${run}]`]
+    expect(changed({})).toEqual([])
+    expect(changed({ length: 4 }, 4)).toEqual([])
+    expect(changed({ step: -4 }, 16)).toEqual([])
+    expect(changed({}, 1)).toEqual(extent)
+    expect(changed({ length: 6 })).toEqual(extent)
+    expect(changed({ length: Number.MAX_SAFE_INTEGER })).toEqual(extent)
+    expect(changed({ step: 5 })).toEqual(extent)
+    expect(changed({ step: -1 })).toEqual(extent)
+    expect(changed({ step: Number.MAX_SAFE_INTEGER })).toEqual(extent)
   })
 })

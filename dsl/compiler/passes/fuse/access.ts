@@ -1,3 +1,4 @@
+import type { MapIndex } from '../../../ir/kernel-spec.js'
 import { denseStrides } from '../../../language/operators/shapes.js'
 
 /**
@@ -22,6 +23,18 @@ export const inOrder = (shape: readonly number[]): Access => ({
 /** How many different elements an access reaches, at most. */
 export const reached = ({ shape, strides }: Access): number =>
   shape.reduce((product, size, d) => (strides[d] === 0 ? product : product * size), 1)
+
+/** The same of operand i of several, which may be indexed: of a table only rows that are chosen count, each once. */
+export const reachedBy = (
+  operands: readonly (Access & { readonly indexed?: MapIndex | undefined })[],
+  i: number,
+): number => {
+  const { shape, strides, indexed } = operands[i]!
+  if (indexed === undefined) return reached(operands[i]!)
+  const by = operands[indexed.by]!
+  const rows = shape.reduce((all, size, d) => (strides[d] === 0 && by.strides[d] !== 0 ? all * size : all), 1)
+  return reached(operands[i]!) * Math.min(rows, indexed.length)
+}
 
 export const isEqual = (a: readonly number[], b: readonly number[]): boolean =>
   a === b || (a.length === b.length && a.every((each, i) => each === b[i]))

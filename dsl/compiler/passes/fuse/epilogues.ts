@@ -155,7 +155,7 @@ class Epilogues {
       const alone = this.reader[last]!
       const next = nodes[alone === -2 ? (this.activated.get(last) ?? -1) : alone]
       const own = next && this.values.elementwise[next.id]
-      if (next === undefined || own === undefined || this.members.has(next.id)) break
+      if (next === undefined || own === undefined || own.isIndexed || this.members.has(next.id)) break
       if (apartBy(this.ir, next.id, id) !== undefined) break
       if (sizeOf(own.kernel.shape) !== spec.batch * spec.m * spec.n || this.isWorse(chain, next)) break
       const longer = extended(this.ir, chain, next, own.kernel, spec)

@@ -1,9 +1,9 @@
-import type { MapInstruction, MapOperand, MapRounding, MapSpec } from '../../../ir/kernel-spec.js'
+import type { MapIndex, MapInstruction, MapOperand, MapRounding, MapSpec } from '../../../ir/kernel-spec.js'
 import { elementBytes as bytesOf, elements, tensorBytes } from '../../../ir/tensor.js'
 import { mapFlops } from '../../../language/operators/elementwise.js'
 import { coalesce, denseStrides } from '../../../language/operators/shapes.js'
 import type { Checked } from '../../analysis/ir.js'
-import { type Access, isEqual, reached, sizeOf } from './access.js'
+import { type Access, type Composed, isEqual, reachedBy, sizeOf } from './access.js'
 import { isExact, type Region, type Regions } from './regions.js'
 
 /** A region as one kernel, and the nodes whose values are its operands. */
@@ -34,24 +34,29 @@ class Code {
   }
 }
 
+const isSameIndex = (a: MapIndex | undefined, b: MapIndex | undefined): boolean =>
+  a?.by === b?.by && a?.length === b?.length && a?.step === b?.step
+
 /** The operands of a kernel: what it reads of which nodes; the same of the same node is one. */
 class Operands {
   readonly reads: number[] = []
-  readonly list: (Access & Pick<MapOperand, 'dtype'>)[] = []
+  readonly list: (Access & MapOperand)[] = []
 
   constructor(private readonly shape: readonly number[]) {}
 
-  put(node: number, offset: number, strides: readonly number[], dtype: MapOperand['dtype']): number {
+  put(node: number, operand: MapOperand): number {
+    const { offset, strides, indexed } = operand
     for (let at = this.reads.indexOf(node); at >= 0; at = this.reads.indexOf(node, at + 1)) {
       const known = this.list[at]!
-      if (known.offset === offset && isEqual(known.strides, strides)) return at
+      if (known.offset === offset && isEqual(known.strides, strides) && isSameIndex(known.indexed, indexed))
+        return at
     }
-    this.list.push({ shape: this.shape, offset, strides, dtype })
+    this.list.push({ shape: this.shape, ...operand })
     return this.reads.push(node) - 1
   }
 
   get bytes(): number {
-    return this.list.reduce((sum, each) => sum + reached(each) * bytesOf[each.dtype], 0)
+    return this.list.reduce((sum, { dtype }, i) => sum + reachedBy(this.list, i) * bytesOf[dtype], 0)
   }
 }
 
@@ -64,6 +69,25 @@ const behind = ({ values }: Regions, { nodes }: Checked, region: Region, id: num
     at = nodes[at]!.inputs[0]!
   }
   return { at, from }
+}
+
+/** Puts what a member reads of its input i, and what that is indexed by, among the operands of a kernel. */
+const putRead = (
+  regions: Regions,
+  ir: Checked,
+  region: Region,
+  operands: Operands,
+  id: number,
+  inside: Composed,
+  i: number,
+): number => {
+  const { dtype, indexed } = regions.values.elementwise[id]!.kernel.operands[i]!
+  const { at, from } = behind(regions, ir, region, ir.nodes[id]!.inputs[i]!)
+  const { offset, strides } = inside.operands[i]!
+  const read = { dtype, offset: offset + from, strides }
+  if (indexed === undefined) return operands.put(at, read)
+  const by = putRead(regions, ir, region, operands, id, inside, indexed.by)
+  return operands.put(at, { ...read, indexed: { ...indexed, by } })
 }
 
 /** A number for each access, the same for equal ones. */
@@ -143,7 +167,10 @@ export class FusedKernels {
   /** `code`: its instructions as a text, in which -0 is not 0. */
   private one(kernel: MapSpec, code: string): MapSpec {
     const { shape, compute, results } = kernel
-    const operands = kernel.operands.map(({ dtype, offset, strides }) => `${dtype} ${offset} ${strides}`)
+    const operands = kernel.operands.map(
+      ({ dtype, offset, strides, indexed: { by, length, step } = {} as Partial<MapIndex> }) =>
+        `${dtype} ${offset} ${strides} ${by} ${length} ${step}`,
+    )
     const written = results.map(({ value, dtype, row }) => `${value} ${dtype} ${row}`)
     const key = `${compute} ${shape}|${operands.join('|')}|${written.join('|')}|${code}`
     const known = this.kernels.get(key)
@@ -165,14 +192,11 @@ export const trafficOf = (
   const operands = new Operands(region.shape)
   for (let m = region.members.length - 1; m >= 0; m--) {
     const id = region.members[m]!
-    const { kernel } = values.elementwise[id]!
     const inside = regions.inside(region, values.elementwise[id]!, access[id]!)!
     const { inputs } = ir.nodes[id]!
-    for (let i = 0; i < inputs.length; i++) {
-      const { at, from } = behind(regions, ir, region, inputs[i]!)
-      const { offset, strides } = inside.operands[i]!
-      if (of[at] !== region) operands.put(at, offset + from, strides, kernel.operands[i]!.dtype)
-    }
+    for (let i = 0; i < inputs.length; i++)
+      if (of[behind(regions, ir, region, inputs[i]!).at] !== region)
+        putRead(regions, ir, region, operands, id, inside, i)
   }
   return { movedBytes: movedOf(region, operands, ir), operands: operands.reads.length }
 }
@@ -185,15 +209,15 @@ const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fused & { r
   let tolerance = 0
   for (let m = region.members.length - 1; m >= 0; m--) {
     const id = region.members[m]!
-    const { kernel, tolerance: own } = values.elementwise[id]!
+    const { kernel, tolerance: own, isIndexed } = values.elementwise[id]!
     tolerance += own
     const inside = regions.inside(region, values.elementwise[id]!, access[id]!)!
-    const given = ir.nodes[id]!.inputs.map((input, i) => {
-      const { at, from } = behind(regions, ir, region, input)
+    // Indices are no values of the kernel.
+    const inputs = isIndexed ? ir.nodes[id]!.inputs.slice(0, 1) : ir.nodes[id]!.inputs
+    const given = inputs.map((input, i) => {
+      const { at } = behind(regions, ir, region, input)
       if (of[at] === region) return made.get(at)!
-      const { dtype } = kernel.operands[i]!
-      const { offset, strides } = inside.operands[i]!
-      return code.put(['operand', operands.put(at, offset + from, strides, dtype)])
+      return code.put(['operand', putRead(regions, ir, region, operands, id, inside, i)])
     })
     const place: number[] = []
     for (const instruction of kernel.code) place.push(at(code, instruction, given, place))
@@ -211,7 +235,10 @@ const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fused & { r
       kind: 'map',
       shape: merged.shape,
       compute: values.elementwise[last]!.kernel.compute,
-      operands: operands.list.map(({ dtype, offset }, i) => ({ dtype, offset, strides: merged.strides[i]! })),
+      operands: operands.list.map(({ shape: _, ...operand }, i) => ({
+        ...operand,
+        strides: merged.strides[i]!,
+      })),
       code: code.list,
       results: [last, ...region.results].map(id => ({
         value: made.get(id)!,

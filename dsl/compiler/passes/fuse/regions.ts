@@ -12,13 +12,12 @@ import {
   composed,
   inOrder,
   isSameAccess,
-  reached,
   refined,
   rowOf,
   sizeOf,
 } from './access.js'
 import { apartBy } from './readers.js'
-import { type Elementwise, Values } from './values.js'
+import { bytesOf, type Elementwise, Values } from './values.js'
 
 /** What one kernel has at most. More instructions and operands would not stay in registers. */
 export const most = { instructions: 256, operands: 24, reductions: 16, dimensions: 8, results: 8 } as const
@@ -101,7 +100,7 @@ export class Sources {
 }
 
 /** What a reader does no more for a value that is computed in its own kernel. */
-const loaded = slotsOf([['operand', 0]])
+const loaded = slotsOf({ shape: [], operands: [], code: [['operand', 0]] })
 
 const nobody = -1
 /** A region reads the node in several orders of its elements, so that it cannot be in one. */
@@ -215,7 +214,7 @@ export class Regions {
    */
   private joinSibling(node: GraphNode, own: Elementwise): boolean {
     const { id, inputs } = node
-    if (!hasSeveral(this.effort)) return false
+    if (!hasSeveral(this.effort) || own.isIndexed) return false
     const first = Math.min(this.inner[id]!, this.outer[id]!)
     for (let i = 0; i < inputs.length; i++) {
       const number = this.reader[inputs[i]!]!
@@ -258,11 +257,12 @@ export class Regions {
     const number = this.all.push(region) - 1
     this.of[node.id] = region
     this.access[node.id] = own.whole
-    this.readAll(node, number, own.inside, own.bytes)
+    this.readAll(node, own, number, own.inside, own.bytes)
   }
 
   private readAll(
     { id, inputs }: GraphNode,
+    { isIndexed }: Elementwise,
     number: number,
     { operands }: Composed,
     bytes: readonly number[],
@@ -270,7 +270,8 @@ export class Regions {
     const { sources } = this.all[number]!
     for (let i = 0; i < inputs.length; i++) {
       const input = inputs[i]!
-      this.read(input, number, operands[i]!, id)
+      if (isIndexed) this.readOutside(input, id)
+      else this.read(input, number, operands[i]!, id)
       sources.set(input, Math.max(bytes[i]!, sources.get(input) ?? 0))
     }
   }
@@ -343,10 +344,7 @@ export class Regions {
       region.sources.size - 1 + node.inputs.length > most.operands
     )
       return 'too large'
-    const bytes =
-      inside === own.inside
-        ? own.bytes
-        : inside.operands.map((access, i) => reached(access) * elementBytes[own.kernel.operands[i]!.dtype])
+    const bytes = inside === own.inside ? own.bytes : bytesOf(own.kernel, inside.operands)
     const read = this.over(rows, this.access[id]!)!
     const joined: Region = { ...rows, shape: inside.shape }
     const isResult = this.stored[id] === 1
@@ -365,7 +363,7 @@ export class Regions {
     region.sources.delete(id)
     if (isResult) region.results.push(id)
     this.of[id] = region
-    this.readAll(node, number, inside, bytes)
+    this.readAll(node, own, number, inside, bytes)
     return undefined
   }
 

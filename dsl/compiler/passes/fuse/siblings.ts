@@ -209,7 +209,7 @@ class Siblings {
     return (this.traffic[number] ??= trafficOf(this.regions, this.ir, this.regions.all[number]!))
   }
 
-  /** Whether a later region reads of the results of a region, at each point, what is computed there. */
+  /** Whether a later region reads of the results of a region, at each point, what is computed there alone. */
   private isReadAsMade(region: Region, later: Region, shape: readonly number[]): boolean {
     const { ir, regions } = this
     const { of, values, access } = regions
@@ -220,6 +220,7 @@ class Siblings {
         let made = input
         while (of[made] === undefined && values.viewFrom[made]! >= 0) made = ir.nodes[made]!.inputs[0]!
         if (of[made] !== region) return true
+        if (values.elementwise[member]!.isIndexed) return false
         const [one, other] = [
           regions.over(all, access[made]!),
           inside && regions.over(all, inside.operands[i]!),

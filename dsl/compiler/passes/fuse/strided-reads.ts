@@ -32,6 +32,7 @@ const isCopy = ({ code, operands, results }: MapSpec): boolean =>
   code.length === 1 &&
   code[0]![0] === 'operand' &&
   operands[0]!.dtype === results[0]!.dtype &&
+  operands[0]!.indexed === undefined &&
   !results[0]!.row
 
 /** The strides of an access over sizes that its shape refines. */

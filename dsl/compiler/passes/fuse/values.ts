@@ -1,25 +1,34 @@
 import type { GraphNode } from '../../../ir/graph.js'
-import type { KernelSpec, MapSpec, ReduceSpec } from '../../../ir/kernel-spec.js'
+import type { GatherSpec, KernelSpec, MapSpec, ReduceSpec } from '../../../ir/kernel-spec.js'
 import { elementBytes, tensorBytes } from '../../../ir/tensor.js'
 import { isFloat } from '../../../language/operators/elementwise.js'
+import { coalesce } from '../../../language/operators/shapes.js'
 import { costOf, type Work } from '../../../machine/cost.js'
 import { slotsOf } from '../../../machine/map-cost.js'
 import { fusedAttrs } from '../../analysis/fused.js'
 import type { Checked } from '../../analysis/ir.js'
 import { donatedReads, isView, operatorOf } from '../../analysis/operators.js'
 import { takesMemory } from '../../analysis/taken-memory.js'
-import { type Access, alongRow, type Composed, inOrder, reached } from './access.js'
+import { type Access, alongRow, type Composed, inOrder, reachedBy } from './access.js'
+
+/** The bytes of each operand of a kernel that these accesses reach. */
+export const bytesOf = ({ operands }: MapSpec, accesses: readonly Access[]): readonly number[] => {
+  const reads = accesses.map((access, i) => ({ ...access, indexed: operands[i]!.indexed }))
+  return operands.map(({ dtype }, i) => reachedBy(reads, i) * elementBytes[dtype])
+}
 
 /** Views whose source may be read in their place. `keep` and `after` are views that mean something. */
 const plainViews: ReadonlySet<string> = new Set(['reshape', 'slice', 'transpose'])
 
-/** The kernel of a node that a region may have: elementwise, or a reduction of rows as a map. */
+/** The kernel of a node that a region may have: elementwise, or a reduction of rows or a gather as a map. */
 export interface Elementwise {
   /** Different in each. */
   readonly number: number
   readonly kernel: MapSpec
   /** The elements of a row that is reduced; 0: the kernel is elementwise. */
   readonly length: number
+  /** What it reads lies in memory: a table and its indices. */
+  readonly isIndexed: boolean
   /** The cost of one element, in instructions of one cycle. */
   readonly slots: number
   readonly tolerance: number
@@ -45,6 +54,25 @@ const asRows = ({ how, outer, length, inner, input, output }: ReduceSpec): MapSp
       [rowReductions[how], 0],
     ],
     results: [{ value: 1, dtype: output, row: true }],
+  }
+}
+
+/** Elements by their indices as a map of [outer, count, inner]. */
+const asIndexed = ({ outer, length, inner, count, dtype, along }: GatherSpec): MapSpec => {
+  const { shape, strides } = coalesce(
+    [outer, count, inner],
+    [[length * inner, 0, 1], along ? [count * inner, inner, 1] : [0, 1, 0]],
+  )
+  return {
+    kind: 'map',
+    shape,
+    compute: isFloat(dtype) ? 'f32' : 'i32',
+    operands: [
+      { dtype, offset: 0, strides: strides[0]!, indexed: { by: 1, length, step: inner } },
+      { dtype: 'i32', offset: 0, strides: strides[1]! },
+    ],
+    code: [['operand', 0]],
+    results: [{ value: 0, dtype }],
   }
 }
 
@@ -76,7 +104,7 @@ export class Values {
   /** By node: bytes that its memory adds to those that are held anyway. */
   readonly bytes: Float64Array
   private readonly known = new Map<KernelSpec, Elementwise>()
-  private readonly reductions = new Map<string, ReduceSpec>()
+  private readonly specs = new Map<string, ReduceSpec | GatherSpec>()
   private readonly accesses = new Map<string, Access>()
   private readonly times = new Map<object, number>()
 
@@ -131,13 +159,13 @@ export class Values {
   private elementwiseOf(spec: KernelSpec, tolerance: () => number): Elementwise | undefined {
     // An index counts along a dimension of the kernel's own, which a region may not have.
     const isPlain = spec.kind === 'map' && !spec.code.some(([what]) => what === 'index')
-    if (!isPlain && spec.kind !== 'reduce') return undefined
-    const key = isPlain ? spec : this.oneOf(spec as ReduceSpec)
+    if (!isPlain && spec.kind !== 'reduce' && spec.kind !== 'gather') return undefined
+    const key = isPlain ? spec : this.oneOf(spec as ReduceSpec | GatherSpec)
     const known = this.known.get(key)
     if (known !== undefined) return known
-    const kernel = isPlain ? spec : asRows(spec as ReduceSpec)
+    const kernel = isPlain ? spec : spec.kind === 'gather' ? asIndexed(spec) : asRows(spec as ReduceSpec)
     if (kernel === undefined) return undefined
-    const length = isPlain ? 0 : (spec as ReduceSpec).length
+    const length = spec.kind === 'reduce' ? spec.length : 0
     const { shape, operands } = kernel
     const whole = length > 0 ? alongRow(inOrder(shape.slice(0, -1)), length) : inOrder(shape)
     const reads = operands.map(({ offset, strides }) => this.one({ shape, offset, strides }))
@@ -145,11 +173,12 @@ export class Values {
       number: this.known.size,
       kernel,
       length,
-      slots: slotsOf(kernel.code),
+      isIndexed: spec.kind === 'gather',
+      slots: slotsOf(kernel),
       tolerance: tolerance(),
       whole: this.one(whole),
       inside: { shape, operands: reads },
-      bytes: reads.map((access, i) => reached(access) * elementBytes[operands[i]!.dtype]),
+      bytes: bytesOf(kernel, reads),
     }
     this.known.set(key, made)
     return made
@@ -164,12 +193,11 @@ export class Values {
     return one ?? access
   }
 
-  /** Equal reductions are one object: each node has its own, and a large graph repeats few. */
-  private oneOf(spec: ReduceSpec): ReduceSpec {
-    const { how, outer, length, inner, input, output } = spec
-    const key = `${how} ${outer} ${length} ${inner} ${input} ${output}`
-    const one = this.reductions.get(key)
-    if (one === undefined) this.reductions.set(key, spec)
+  /** Equal reductions and gathers are one object: each node has its own, and a large graph repeats few. */
+  private oneOf(spec: ReduceSpec | GatherSpec): ReduceSpec | GatherSpec {
+    const key = Object.values(spec).join(' ')
+    const one = this.specs.get(key)
+    if (one === undefined) this.specs.set(key, spec)
     return one ?? spec
   }
 

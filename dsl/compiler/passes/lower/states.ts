@@ -25,13 +25,15 @@ interface Touch {
 const readsInPlace = (kernel: KernelSpec | undefined, operand: number): boolean => {
   if (kernel?.kind !== 'map' || kernel.results.length !== 1) return false
   if (kernel.code.some(([op]) => op.startsWith('row'))) return false
-  const { dtype, offset, strides } = kernel.operands[operand]!
+  const { dtype, offset, strides, indexed } = kernel.operands[operand]!
   let dense = 1
   for (let d = kernel.shape.length - 1; d >= 0; d--) {
     if (kernel.shape[d] !== 1 && strides[d] !== dense) return false
     dense *= kernel.shape[d]!
   }
-  return offset === 0 && elementBytes[dtype] === elementBytes[kernel.results[0]!.dtype]
+  return (
+    indexed === undefined && offset === 0 && elementBytes[dtype] === elementBytes[kernel.results[0]!.dtype]
+  )
 }
 
 type Decided = { readonly maker: number } | { readonly copied: CopiedFor; readonly reader?: number }
