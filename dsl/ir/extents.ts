@@ -110,6 +110,9 @@ const dense = (count: number, dtype: DType): Reach => ({
   align: elementBytes[dtype],
 })
 
+/** The write that offers scratch to a library, where there is one. */
+const scratch = (bytes = 0): readonly Reach[] => (bytes > 0 ? [{ first: 0, end: bytes, align: 1 }] : [])
+
 // Products beyond 2^53 are not exact, but far beyond any buffer, whose bytes are.
 const needsOf = (kernel: KernelSpec): Needs | undefined => {
   switch (kernel.kind) {
@@ -149,7 +152,6 @@ const needsOf = (kernel: KernelSpec): Needs | undefined => {
         return { first: first * bytes, end: end * bytes, align: bytes }
       }
       const result = of(c, [m, n])
-      const scratch = workspace > 0 ? [{ first: 0, end: workspace, align: 1 }] : []
       const bias = epilogue.bias ? [dense(n, c.dtype)] : []
       const auxiliary = epilogue.auxiliary ? [{ ...result, align: auxiliaryAlignment }] : []
       return {
@@ -159,7 +161,7 @@ const needsOf = (kernel: KernelSpec): Needs | undefined => {
           ...bias,
           ...(epilogue.residual ? [result] : []),
         ],
-        writes: [result, ...auxiliary, ...scratch],
+        writes: [result, ...auxiliary, ...scratch(workspace)],
       }
     }
     case 'attention': {
@@ -185,7 +187,11 @@ const needsOf = (kernel: KernelSpec): Needs | undefined => {
           ...(length ? [dense(1, 'i32')] : []),
           ...(appended === 0 ? [] : [...rows, dense(1, 'i32')]),
         ],
-        writes: [reach(y, [batch, heads, queries], valueSize), ...(appended === 0 ? [] : caches)],
+        writes: [
+          reach(y, [batch, heads, queries], valueSize),
+          ...(appended === 0 ? [] : caches),
+          ...scratch(kernel.workspace),
+        ],
         ...(appended === 0 ? {} : { inPlace: [1, 2] }),
       }
     }
@@ -199,7 +205,7 @@ const needsOf = (kernel: KernelSpec): Needs | undefined => {
       const [inputs, kernels] = [spatial.map(({ input }) => input), spatial.map(dim => dim.kernel)]
       return {
         reads: [sized(inputs, batch * groups * channels), sized(kernels, groups * filters * channels)],
-        writes: [sized(spatial.map(convOutput), batch * groups * filters)],
+        writes: [sized(spatial.map(convOutput), batch * groups * filters), ...scratch(kernel.workspace)],
       }
     }
     case 'reduce':

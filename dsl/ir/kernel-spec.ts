@@ -218,6 +218,8 @@ export interface AttentionSpec {
    * most `mostAppended` elements a row. Absent: none.
    */
   readonly appended?: number
+  /** Bytes of scratch that the last write offers to the library; absent: there is no such write. */
+  readonly workspace?: number
 }
 
 /** Of attention that appends rows: queries that share keys, and elements of a row, at most. */
@@ -261,6 +263,8 @@ export interface ConvSpec {
   readonly dtype: 'f32' | 'f16' | 'bf16'
   /** The spatial dimensions, from the outermost: one to three. */
   readonly spatial: readonly ConvDim[]
+  /** Bytes of scratch that the last write offers to the library; absent: there is no such write. */
+  readonly workspace?: number
 }
 
 /** One spatial dimension of a convolution; all in elements. */

@@ -494,6 +494,7 @@ const readAttention = (r: Reader, get: Get, at: string): AttentionSpec => {
         }),
     ...(readFlag(r, get('length'), `${at}.length`) ? { length: true } : {}),
     ...(appended === undefined ? {} : { appended }),
+    ...(get('workspace') === undefined ? {} : { workspace: size('workspace') }),
   }
   if (appended !== undefined && !canAppend(spec, appended))
     r.fault(
@@ -531,6 +532,7 @@ const readConv = (r: Reader, get: Get, at: string): ConvSpec => {
     filters: size('filters'),
     dtype: r.oneOf(get('dtype'), `${at}.dtype`, ['f32', 'f16', 'bf16']),
     spatial,
+    ...(get('workspace') === undefined ? {} : { workspace: size('workspace') }),
   }
 }
 

@@ -27,9 +27,8 @@ bool isTiled(const KernelSpec& spec) {
 
 bool isForCudnn(const KernelSpec& spec, int architecture) {
   const AttentionSpec& one = spec.attention;
-  const double scale = std::abs(one.scale);
   return architecture >= 80 && spec.input != DType::f32 && !one.masked && !one.counted && one.appended == 0 &&
-         !isFewQueries(spec) && isTiled(spec) && scale > 1e-30 && scale < 1e30 &&
+         !isFewQueries(spec) && isTiled(spec) && one.scale > 1e-30 && one.scale < 1e30 &&
          // Where queries come before the first key they see none, which is NaN here and not there.
          (!one.causal || one.queries <= one.keys) && one.keys <= std::numeric_limits<std::int32_t>::max();
 }
@@ -42,12 +41,15 @@ double flopsOf(const KernelSpec& spec) {
 }
 
 // The library knows this shape of a graph as attention: a product, a scale, the mask by places, a softmax of
-// five operations, and a product. As other operations or in another order it has no engine for it.
+// five operations, the logarithms of its sums, and a product. Without the logarithms, which a backward pass
+// would read and nothing here does, it has no engine for some graphs, and engines that write out of bounds for
+// others.
 bool describeAttention(std::shared_ptr<CudnnSession> session, const KernelSpec& spec, CudnnProblem* problem) {
   const AttentionSpec& one = spec.attention;
   problem->graph = std::make_unique<CudnnGraph>(std::move(session));
   problem->type = spec.input;
   problem->reads = 3;
+  problem->workspace = spec.workspace;
   CudnnGraph& graph = *problem->graph;
   using namespace cudnn;
   const int type = cudnnType(spec.input);
@@ -92,6 +94,9 @@ bool describeAttention(std::shared_ptr<CudnnSession> session, const KernelSpec& 
   const CudnnGraph::Tensor weights =
       graph.pointwise({.mode = kExp, .precision = kF32, .type = kF32, .a = scores});
   const CudnnGraph::Tensor sum = graph.reduce(kSum, weights);
+  const CudnnGraph::Tensor logs =
+      graph.pointwise({.mode = kLog, .precision = kF32, .type = kF32, .a = sum});
+  graph.pointwise({.mode = kAdd, .precision = kF32, .type = kF32, .a = most, .b = logs});
   // Operands of a product are of the type of its operands in memory.
   const CudnnGraph::Tensor shares =
       graph.pointwise({.mode = kDivide, .precision = kF32, .type = type, .a = weights, .b = sum});

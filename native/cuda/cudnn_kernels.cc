@@ -13,7 +13,7 @@ namespace {
 // From this much work on the library is asked: below it a launch takes longer than the arithmetic, and
 // opening stays quick.
 constexpr double kAskedFrom = 1073741824.0;  // 2^30 floating-point operations
-constexpr int kMostPlans = 4;
+constexpr int kMostPlans = 2;
 
 // Kept choices are measured anew when this changes: it must with anything here or in the other files of cuDNN
 // that decides a choice.

@@ -223,6 +223,9 @@ struct KernelSpec {
   std::vector<MapInstruction> code;
   std::vector<MapResult> results;
 
+  // matmul, attention and conv: bytes of scratch that the last write offers to a library; 0: no such write
+  std::uint64_t workspace = 0;
+
   // matmul
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   bool transposeA = false, transposeB = false;
@@ -232,7 +235,6 @@ struct KernelSpec {
   std::int64_t endOfA() const { return transposeA ? a.end(batch, k, m) : a.end(batch, m, k); }
   std::int64_t endOfB() const { return transposeB ? b.end(batch, n, k) : b.end(batch, k, n); }
   std::int64_t endOfC() const { return c.end(batch, m, n); }
-  std::uint64_t workspace = 0;
 
   // attention, with batch as above and the element type `input`
   AttentionSpec attention;

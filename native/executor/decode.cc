@@ -53,7 +53,6 @@ Extents extentsOf(const KernelSpec& spec) {
       if (spec.epilogue.bias) extents.reads.push_back(bytesOf(spec.n, spec.c.dtype));
       if (spec.epilogue.residual) extents.reads.push_back(c);
       extents.writes.assign(spec.epilogue.writes(), c);
-      if (spec.workspace > 0) extents.writes.push_back(spec.workspace);
       break;
     }
     case KernelSpec::Kind::attention: {
@@ -115,6 +114,7 @@ Extents extentsOf(const KernelSpec& spec) {
     }
     case KernelSpec::Kind::cuda: extents.unknown = true; break;
   }
+  if (spec.workspace > 0) extents.writes.push_back(spec.workspace);
   return extents;
 }
 

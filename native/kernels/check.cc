@@ -39,6 +39,12 @@ Problem checkCounts(const KernelSpec& spec, std::size_t reads, std::size_t write
          " writes, the kernel wants " + show(reads) + " and " + show(writes);
 }
 
+// Of a kernel that may have a workspace, as its last write.
+Problem checkWorkspace(const KernelSpec& spec, std::size_t reads, std::size_t writes) {
+  if (spec.workspace > static_cast<std::uint64_t>(mostBytes)) return "the workspace is too large";
+  return checkCounts(spec, reads, writes + (spec.workspace > 0 ? 1 : 0));
+}
+
 Problem checkCopy(const KernelSpec& spec) {
   if (spec.bytes > static_cast<std::uint64_t>(mostBytes)) return "copy: too many bytes";
   if (spec.direction < 0 || spec.direction > 3) return "copy: unknown direction " + show(spec.direction);
@@ -155,12 +161,11 @@ Problem checkMatmul(const KernelSpec& spec) {
   if (spec.batch > 1 && spec.c.batchStride < spec.m * spec.n) return "matmul: the batches of c overlap";
   if (2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k) > 9e18)
     return "matmul: too large";
-  if (spec.workspace > static_cast<std::uint64_t>(mostBytes)) return "matmul: the workspace is too large";
   if (spec.epilogue.residual && spec.epilogue.activation != Activation::none)
     return "matmul: an epilogue has an activation or a residual, not both";
   if (spec.epilogue.auxiliary && spec.epilogue.activation == Activation::none)
     return "matmul: an auxiliary output is what an activation is computed of, and there is none";
-  return checkCounts(spec, 2 + spec.epilogue.reads(), spec.epilogue.writes() + (spec.workspace > 0 ? 1 : 0));
+  return checkWorkspace(spec, 2 + spec.epilogue.reads(), spec.epilogue.writes());
 }
 
 // Whether a strided operand of these sizes is not negative and ends in memory.
@@ -202,7 +207,7 @@ Problem checkAttention(const KernelSpec& spec) {
   if (one.appended > 0 &&
       (one.heads / one.groups * one.queries > 16 || std::max(one.size, one.valueSize) > 256))
     return "attention: rows are appended where at most 16 queries share keys of at most 256 elements";
-  return checkCounts(spec, one.reads(), one.writes());
+  return checkWorkspace(spec, one.reads(), one.writes());
 }
 
 Problem checkConv(const KernelSpec& spec) {
@@ -233,7 +238,7 @@ Problem checkConv(const KernelSpec& spec) {
     return "conv: sizes must be positive, and not too many elements";
   if (2.0 * static_cast<double>(sum) * static_cast<double>(one.channels) * static_cast<double>(taps) > 9e18)
     return "conv: too large";
-  return checkCounts(spec, 2, 1);
+  return checkWorkspace(spec, 2, 1);
 }
 
 Problem checkReduce(const KernelSpec& spec) {

@@ -22,7 +22,7 @@ class CpuMatmul final : public CpuKernel {
  public:
   explicit CpuMatmul(const KernelSpec& spec) : spec_(spec), tile_(productTile()) {
     readCount = 2 + spec.epilogue.reads();
-    writeCount = spec.epilogue.writes() + (spec.workspace > 0 ? 1 : 0);
+    writeCount = spec.epilogue.writes();
     const auto extent = [](std::int64_t elements, DType type) {
       const auto bytes = static_cast<std::uint32_t>(elementBytes(type));
       return Extent{static_cast<std::uint64_t>(elements) * bytes, bytes};
@@ -33,7 +33,6 @@ class CpuMatmul final : public CpuKernel {
     if (spec.epilogue.residual) extents.push_back(c);
     extents.insert(extents.end(), spec.epilogue.writes(), c);
     if (spec.epilogue.auxiliary) extents.back().alignment = kAuxiliaryAlignment;
-    if (spec.workspace > 0) extents.push_back(Extent{spec.workspace, 1});
     flops = 2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k) *
             static_cast<double>(spec.batch);
   }

@@ -88,6 +88,10 @@ Status prepareCpu(CpuKernelResult* kernel, const KernelSpec& spec, HostCallback 
       *kernel = std::make_unique<CpuUserKernel>(spec, std::move(callback));
       break;
   }
+  if (spec.workspace > 0) {
+    ++(*kernel)->writeCount;
+    (*kernel)->extents.push_back(Extent{spec.workspace, 1});
+  }
   return Status::ok;
 }
 

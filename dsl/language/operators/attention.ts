@@ -1,6 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { Where } from '../../ir/graph.js'
-import type { AttentionOperand, AttentionSpec } from '../../ir/kernel-spec.js'
+import { type AttentionOperand, type AttentionSpec, canAppend } from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
 import {
   type BoundSpec,
@@ -138,6 +138,24 @@ const dense = (heads: number, rows: number, row: number): AttentionOperand => ({
   strides: [heads * rows * row, rows * row, row],
 })
 
+// As much as cuDNN's kernels take for what their thread blocks share of the work.
+const workspaceBytes = 256
+const mostTiled = 256
+
+/** Whether cuDNN may compute it: queries of whole 16 bytes that share keys by more than a few, and no mask. */
+const isLibrarys = (spec: AttentionSpec): boolean => {
+  const { queries, keys, size, valueSize, causal, scale, dtype, mask, length } = spec
+  return (
+    dtype !== 'f32' &&
+    mask === undefined &&
+    length === undefined &&
+    [size, valueSize].every(each => each % 8 === 0 && each <= mostTiled) &&
+    !canAppend(spec, 0) &&
+    (!causal || queries <= keys) &&
+    scale > 0
+  )
+}
+
 export const attentionSpec = (inputs: readonly BoundSpec[], attrs: Attrs): AttentionSpec => {
   const [q, k, v, mask] = inputs as readonly [BoundSpec, BoundSpec, BoundSpec, BoundSpec?]
   const given = attrsFrom(attrs)
@@ -152,7 +170,7 @@ export const attentionSpec = (inputs: readonly BoundSpec[], attrs: Attrs): Atten
     const strides = [shared ? 0 : elements(mask!.shape.slice(-3)), head, row, key] as const
     return { mask: { dtype: mask!.dtype as 'u8' | 'i32', strides } }
   }
-  return {
+  const spec: AttentionSpec = {
     kind: 'attention',
     batch,
     heads,
@@ -171,6 +189,7 @@ export const attentionSpec = (inputs: readonly BoundSpec[], attrs: Attrs): Atten
     ...(given.mask ? masks() : {}),
     ...(given.length ? { length: true } : {}),
   }
+  return isLibrarys(spec) ? { ...spec, workspace: workspaceBytes } : spec
 }
 
 /** Scores that are computed, of queries by keys. */
@@ -240,7 +259,7 @@ export const attentionOperator: Operator = {
       kernel,
       flops: 2 * seenBy(kernel) * (kernel.size + kernel.valueSize),
       movedBytes: inputs.reduce((sum, each) => sum + tensorBytes(each), tensorBytes(output)),
-      workspace: 0,
+      workspace: kernel.workspace ?? 0,
     }
   },
   reference,

@@ -3,6 +3,7 @@ import type { AttentionOperand, MapSpec } from '../../../ir/kernel-spec.js'
 import { type BoundSpec, type DType, elementBytes, elements, tensorBytes } from '../../../ir/tensor.js'
 import { attentionOperator, attentionSpec } from '../../../language/operators/attention.js'
 import { type MatmulRead, matmulSpec } from '../../../language/operators/matmul.js'
+import type { RunLowering } from '../../../language/operators/operator.js'
 import { denseStrides } from '../../../language/operators/shapes.js'
 import type { FusedAttrs } from '../../analysis/fused.js'
 import type { Checked } from '../../analysis/ir.js'
@@ -149,10 +150,11 @@ class StridedReads {
     if (members.length === 1) return
     const last = nodes[written?.node ?? node.id]!
     const [q, k, v] = reads as [Read<AttentionOperand>, Read<AttentionOperand>, Read<AttentionOperand>]
-    const { flops, movedBytes } = attentionOperator.lower(inputs, specs[node.id]!, node.attrs) as {
-      readonly flops: number
-      readonly movedBytes: number
-    }
+    const { flops, movedBytes, workspace } = attentionOperator.lower(
+      inputs,
+      specs[node.id]!,
+      node.attrs,
+    ) as RunLowering
     const attrs: FusedAttrs = {
       kernel: {
         ...spec,
@@ -163,6 +165,7 @@ class StridedReads {
       },
       flops,
       movedBytes,
+      workspace,
       results: [],
       tolerance: attentionOperator.tolerance(specs[node.id]!, inputs, node.attrs),
       members: members.map(id => nodes[id]!.name),
