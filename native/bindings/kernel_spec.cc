@@ -166,7 +166,8 @@ void readAttention(KernelSpec& spec, const Napi::Object& object, const std::stri
   }
   made.counted = flagOr(object.Get("length"), field + ".length", false);
   if (!absent(object.Get("appended"))) made.appended = size("appended");
-  if (!absent(object.Get("workspace"))) spec.workspace = sizeAt(object.Get("workspace"), field + ".workspace");
+  if (!absent(object.Get("workspace")))
+    spec.workspace = sizeAt(object.Get("workspace"), field + ".workspace");
 }
 
 void readConv(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
@@ -185,7 +186,8 @@ void readConv(KernelSpec& spec, const Napi::Object& object, const std::string& f
     spec.conv.spatial.push_back({integer("input", 1), integer("kernel", 1), integer("stride", 1),
                                  integer("dilation", 1), integer("before", 0), integer("after", 0)});
   }
-  if (!absent(object.Get("workspace"))) spec.workspace = sizeAt(object.Get("workspace"), field + ".workspace");
+  if (!absent(object.Get("workspace")))
+    spec.workspace = sizeAt(object.Get("workspace"), field + ".workspace");
 }
 
 void readReduce(KernelSpec& spec, const Napi::Object& object, const std::string& field) {

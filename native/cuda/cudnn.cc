@@ -9,7 +9,7 @@
 namespace braid::cuda {
 namespace {
 
-constexpr std::int64_t kMostNotes = 32, kMostKnobs = 64;
+constexpr std::int64_t kMostNotes = 32, kMostKnobs = 64, kMostConfigs = 64;
 
 CudnnGraph::Sizes denseStrides(const CudnnGraph::Sizes& sizes) {
   CudnnGraph::Sizes strides(sizes.size(), 1);
@@ -158,6 +158,10 @@ CudnnGraph::Tensor CudnnGraph::memory(int type, const Sizes& sizes, const Sizes&
   return tensor(type, sizes, strides, 16, -1);
 }
 
+CudnnGraph::Tensor CudnnGraph::memory(int type, const Sizes& sizes) {
+  return memory(type, sizes, denseStrides(sizes));
+}
+
 CudnnGraph::Tensor CudnnGraph::between(int type, const Sizes& sizes) {
   return tensor(type, sizes, denseStrides(sizes), 16, cudnn::kTensorVirtual);
 }
@@ -227,6 +231,19 @@ void CudnnGraph::matmul(Tensor a, Tensor b, Tensor c) {
   operation(std::move(product));
 }
 
+void CudnnGraph::convolution(CudnnDescriptor convolution, Tensor x, Tensor w, Tensor y) {
+  constexpr float kAlpha = 1, kBeta = 0;
+  CudnnDescriptor forward = made(kCudnnConvolutionForward);
+  forward.part(cudnn::kForwardConvolution, convolution)
+      .part(cudnn::kForwardX, tensors_[x].descriptor)
+      .part(cudnn::kForwardW, tensors_[w].descriptor)
+      .part(cudnn::kForwardY, tensors_[y].descriptor)
+      .set(cudnn::kForwardAlpha, kCudnnOfFloat, 1, &kAlpha)
+      .set(cudnn::kForwardBeta, kCudnnOfFloat, 1, &kBeta);
+  parts_.push_back(std::move(convolution));
+  operation(std::move(forward));
+}
+
 bool CudnnGraph::finish() {
   std::vector<CudnnRaw> raw;
   for (const CudnnDescriptor& each : operations_) raw.push_back(each.raw());
@@ -255,27 +272,32 @@ bool CudnnGraph::isAllowed(const CudnnDescriptor& engine) const {
 
 std::vector<CudnnOffer> CudnnGraph::offers(int most) const {
   std::vector<CudnnOffer> offered;
-  CudnnDescriptor heuristics = made(kCudnnHeuristics);
-  heuristics.part(cudnn::kHeuristicsGraph, graph_.back())
-      .chosen(cudnn::kHeuristicsMode, kCudnnOfHeuristicsMode, cudnn::kModeA)
-      .finalize();
-  // More than are wanted: some are not allowed.
-  for (CudnnDescriptor& config :
-       partsOf(*this, heuristics, cudnn::kHeuristicsResults, kCudnnEngineConfig, 8 * most)) {
-    CudnnDescriptor engine = made(kCudnnEngine);
-    CudnnRaw raw = engine.raw();
-    CudnnEngine about;
-    if (!engine.good() || config.read(cudnn::kConfigEngine, kCudnnOfDescriptor, 1, &raw) != 1 ||
-        engine.read(cudnn::kEngineIndex, kCudnnOfInt64, 1, &about.index) != 1 || !isAllowed(engine))
-      continue;
-    for (const CudnnDescriptor& knob :
-         partsOf(*this, config, cudnn::kConfigKnobs, kCudnnKnobChoice, kMostKnobs)) {
-      auto& [type, value] = about.knobs.emplace_back();
-      knob.read(cudnn::kKnobType, kCudnnOfKnobType, 1, &type);
-      knob.read(cudnn::kKnobValue, kCudnnOfInt64, 1, &value);
+  const auto isNew = [&offered](const CudnnEngine& engine) {
+    return std::none_of(offered.begin(), offered.end(),
+                        [&engine](const CudnnOffer& other) { return other.engine == engine; });
+  };
+  for (const int mode : {cudnn::kModeA, cudnn::kModeFallback}) {
+    CudnnDescriptor heuristics = made(kCudnnHeuristics);
+    heuristics.part(cudnn::kHeuristicsGraph, graph_.back())
+        .chosen(cudnn::kHeuristicsMode, kCudnnOfHeuristicsMode, mode)
+        .finalize();
+    for (CudnnDescriptor& config :
+         partsOf(*this, heuristics, cudnn::kHeuristicsResults, kCudnnEngineConfig, kMostConfigs)) {
+      if (offered.size() == static_cast<std::size_t>(most)) return offered;
+      CudnnDescriptor engine = made(kCudnnEngine);
+      CudnnRaw raw = engine.raw();
+      CudnnEngine about;
+      if (!engine.good() || config.read(cudnn::kConfigEngine, kCudnnOfDescriptor, 1, &raw) != 1 ||
+          engine.read(cudnn::kEngineIndex, kCudnnOfInt64, 1, &about.index) != 1 || !isAllowed(engine))
+        continue;
+      for (const CudnnDescriptor& knob :
+           partsOf(*this, config, cudnn::kConfigKnobs, kCudnnKnobChoice, kMostKnobs)) {
+        auto& [type, value] = about.knobs.emplace_back();
+        knob.read(cudnn::kKnobType, kCudnnOfKnobType, 1, &type);
+        knob.read(cudnn::kKnobValue, kCudnnOfInt64, 1, &value);
+      }
+      if (isNew(about)) offered.push_back({std::move(about), std::move(config)});
     }
-    offered.push_back({std::move(about), std::move(config)});
-    if (offered.size() == static_cast<std::size_t>(most)) break;
   }
   return offered;
 }

@@ -81,6 +81,7 @@ class CudnnGraph {
 
   // Types are cudnnDataType_t; memory is aligned to 16 bytes.
   Tensor memory(int type, const Sizes& sizes, const Sizes& strides);
+  Tensor memory(int type, const Sizes& sizes);  // rows one after the other
   Tensor between(int type, const Sizes& sizes);
   Tensor number(float value);
   Tensor number(std::int32_t value);
@@ -96,12 +97,12 @@ class CudnnGraph {
   // Along the last dimension.
   Tensor reduce(int how, Tensor x);
   void matmul(Tensor a, Tensor b, Tensor c);
-  void convolution(const CudnnDescriptor& convolution, Tensor x, Tensor w, Tensor y);
+  void convolution(CudnnDescriptor convolution, Tensor x, Tensor w, Tensor y);
 
   // The last step: no operation comes after it. False where the library refused any part of the graph.
   bool finish();
-  // Engines for the graph, best first by the library's own estimate, without those whose sums are not of f32
-  // or depend on timing.
+  // Engines for the graph, best first by the library's own estimate, then those that it falls back to,
+  // without those whose sums are not of f32 or depend on timing.
   std::vector<CudnnOffer> offers(int most) const;
   std::optional<CudnnPlan> plan(CudnnOffer offer) const;
   // The kernels of a plan, on memory of the operands. From any thread.

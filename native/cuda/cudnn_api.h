@@ -56,8 +56,8 @@ inline constexpr int kReductionOperator = 1600, kReductionType = 1601, kReductio
 // cudnnDataType_t
 inline constexpr int kF32 = 0, kF16 = 2, kI32 = 4, kBf16 = 9, kBoolean = 11;
 // cudnnPointwiseMode_t
-inline constexpr int kAdd = 0, kMultiply = 1, kDivide = 6, kSubtract = 9, kExp = 13, kLog = 15, kGreaterOrEqual = 303,
-                     kIndex = 501, kSelect = 601;
+inline constexpr int kAdd = 0, kMultiply = 1, kDivide = 6, kSubtract = 9, kExp = 13, kLog = 15,
+                     kGreaterOrEqual = 303, kIndex = 501, kSelect = 601;
 // cudnnReduceTensorOp_t
 inline constexpr int kSum = 0, kLargest = 3;
 // cudnnConvolutionMode_t

@@ -5,6 +5,7 @@
 #include "cuda/source.h"
 
 namespace braid::cuda {
+namespace cudnnAttention {
 namespace {
 
 constexpr std::int64_t kMostSize = 256;
@@ -23,17 +24,15 @@ bool isTiled(const KernelSpec& spec) {
          fits(one.v, one.groups, one.keys) && fits(one.y, one.heads, one.queries);
 }
 
-}  // namespace
-
-bool isForCudnn(const KernelSpec& spec, int architecture) {
+bool isFor(const KernelSpec& spec) {
   const AttentionSpec& one = spec.attention;
-  return architecture >= 80 && spec.input != DType::f32 && !one.masked && !one.counted && one.appended == 0 &&
+  return spec.input != DType::f32 && !one.masked && !one.counted && one.appended == 0 &&
          !isFewQueries(spec) && isTiled(spec) && one.scale > 1e-30 && one.scale < 1e30 &&
          // Where queries come before the first key they see none, which is NaN here and not there.
          (!one.causal || one.queries <= one.keys) && one.keys <= std::numeric_limits<std::int32_t>::max();
 }
 
-double flopsOf(const KernelSpec& spec) {
+double flops(const KernelSpec& spec) {
   const AttentionSpec& one = spec.attention;
   const double queries = double(one.queries), keys = double(one.keys);
   const double seen = one.causal ? std::max(1.0, keys - queries / 2) : keys;
@@ -42,9 +41,9 @@ double flopsOf(const KernelSpec& spec) {
 
 // The library knows this shape of a graph as attention: a product, a scale, the mask by places, a softmax of
 // five operations, the logarithms of its sums, and a product. Without the logarithms, which a backward pass
-// would read and nothing here does, it has no engine for some graphs, and engines that write out of bounds for
-// others.
-bool describeAttention(std::shared_ptr<CudnnSession> session, const KernelSpec& spec, CudnnProblem* problem) {
+// would read and nothing here does, it has no engine for some graphs, and engines that write out of bounds
+// for others.
+bool describe(std::shared_ptr<CudnnSession> session, const KernelSpec& spec, CudnnProblem* problem) {
   const AttentionSpec& one = spec.attention;
   problem->graph = std::make_unique<CudnnGraph>(std::move(session));
   problem->type = spec.input;
@@ -94,8 +93,7 @@ bool describeAttention(std::shared_ptr<CudnnSession> session, const KernelSpec& 
   const CudnnGraph::Tensor weights =
       graph.pointwise({.mode = kExp, .precision = kF32, .type = kF32, .a = scores});
   const CudnnGraph::Tensor sum = graph.reduce(kSum, weights);
-  const CudnnGraph::Tensor logs =
-      graph.pointwise({.mode = kLog, .precision = kF32, .type = kF32, .a = sum});
+  const CudnnGraph::Tensor logs = graph.pointwise({.mode = kLog, .precision = kF32, .type = kF32, .a = sum});
   graph.pointwise({.mode = kAdd, .precision = kF32, .type = kF32, .a = most, .b = logs});
   // Operands of a product are of the type of its operands in memory.
   const CudnnGraph::Tensor shares =
@@ -103,5 +101,26 @@ bool describeAttention(std::shared_ptr<CudnnSession> session, const KernelSpec& 
   graph.matmul(shares, v, y);
   return graph.finish();
 }
+
+std::string key(const KernelSpec& spec) {
+  const AttentionSpec& one = spec.attention;
+  std::string key =
+      "attention " + std::to_string(static_cast<int>(spec.input)) + " " + std::to_string(one.causal ? 1 : 0);
+  for (const std::int64_t value :
+       {spec.batch, one.heads, one.groups, one.queries, one.keys, one.size, one.valueSize})
+    key += " " + std::to_string(value);
+  for (const AttentionOperand* operand : {&one.q, &one.k, &one.v, &one.y}) {
+    key += " " + std::to_string(operand->offset);
+    for (const std::int64_t stride : operand->strides) key += " " + std::to_string(stride);
+  }
+  return key;
+}
+
+}  // namespace
+}  // namespace cudnnAttention
+
+// Each plan is compiled by the library, for half a second.
+const CudnnKind kCudnnAttention{cudnnAttention::isFor, cudnnAttention::describe, cudnnAttention::flops,
+                                cudnnAttention::key, 2};
 
 }  // namespace braid::cuda

@@ -13,7 +13,7 @@ namespace {
 // From this much work on the library is asked: below it a launch takes longer than the arithmetic, and
 // opening stays quick.
 constexpr double kAskedFrom = 1073741824.0;  // 2^30 floating-point operations
-constexpr int kMostPlans = 2;
+constexpr int kLeastArchitecture = 80;
 
 // Kept choices are measured anew when this changes: it must with anything here or in the other files of cuDNN
 // that decides a choice.
@@ -61,20 +61,6 @@ class CudnnKernel : public CudaKernel {
   std::unique_ptr<Kernel> own_;  // for operands that are not aligned
 };
 
-std::string attentionKey(const KernelSpec& spec) {
-  const AttentionSpec& one = spec.attention;
-  std::string key =
-      "attention " + std::to_string(static_cast<int>(spec.input)) + " " + std::to_string(one.causal ? 1 : 0);
-  for (const std::int64_t value :
-       {spec.batch, one.heads, one.groups, one.queries, one.keys, one.size, one.valueSize})
-    key += " " + std::to_string(value);
-  for (const AttentionOperand* operand : {&one.q, &one.k, &one.v, &one.y}) {
-    key += " " + std::to_string(operand->offset);
-    for (const std::int64_t stride : operand->strides) key += " " + std::to_string(stride);
-  }
-  return key;
-}
-
 }  // namespace
 
 std::uint64_t preparedByCudnn() { return prepared; }
@@ -100,23 +86,24 @@ bool CudnnKernels::isOpen() {
   return session_ != nullptr;
 }
 
-std::string CudnnKernels::nameOf(const KernelSpec& spec, const std::string& source) const {
+std::string CudnnKernels::nameOf(const CudnnKind& kind, const KernelSpec& spec,
+                                 const std::string& source) const {
   return "braid cudnn choice " + std::to_string(kCudnnFormat) + "\n" + deviceText(*context_) + "cudnn " +
-         std::to_string(session_->library->version) + "\nproblem " + attentionKey(spec) + "\nown kernel " +
-         std::to_string(hashOf(source)) + "\n";
+         std::to_string(session_->library->version) + "\nproblem " + kind.key(spec) + "\nworkspace " +
+         std::to_string(spec.workspace) + "\nown kernel " + std::to_string(hashOf(source)) + "\n";
 }
 
-std::shared_ptr<const CudnnPlanned> CudnnKernels::choose(const KernelSpec& spec, const std::string& source,
-                                                         const CudaKernel& own) {
+std::shared_ptr<const CudnnPlanned> CudnnKernels::choose(const CudnnKind& kind, const KernelSpec& spec,
+                                                         const std::string& source, const CudaKernel& own) {
   auto planned = std::make_shared<CudnnPlanned>();
   CudnnProblem& problem = planned->problem;
-  const std::string name = nameOf(spec, source);
+  const std::string name = nameOf(kind, spec, source);
   const bool measures = use_ == UseCudnn::measured;
   CudnnChosen kept;
   const bool isKept = measures && files_.read(name, &kept);
   if (isKept && !kept.taken) return nullptr;
-  if (!describeAttention(session_, spec, &problem)) return nullptr;
-  std::vector<CudnnOffer> offers = problem.graph->offers(kMostPlans);
+  if (!kind.describe(session_, spec, &problem)) return nullptr;
+  std::vector<CudnnOffer> offers = problem.graph->offers(kind.mostPlans);
   if (!measures || isKept) {
     bool certain = true;
     CudnnTrial trial(*context_, *compiler_, problem);
@@ -128,7 +115,7 @@ std::shared_ptr<const CudnnPlanned> CudnnKernels::choose(const KernelSpec& spec,
         planned->plan.reset();
       }
     if (!isKept) return nullptr;
-    offers = problem.graph->offers(kMostPlans);
+    offers = problem.graph->offers(kind.mostPlans);
   }
   bool certain = true;
   int taken = -1;
@@ -140,7 +127,7 @@ std::shared_ptr<const CudnnPlanned> CudnnKernels::choose(const KernelSpec& spec,
     if (plan && trial.runs(&*plan, &certain) && trial.agrees(*plan, own, &certain))
       plans.push_back(std::move(*plan));
   }
-  if (!plans.empty()) taken = trial.fastest(plans, own, flopsOf(spec), &certain);
+  if (!plans.empty()) taken = trial.fastest(plans, own, kind.flops(spec), &certain);
   countMeasured();
   CudnnChosen chosen{taken >= 0, taken >= 0 ? plans[std::size_t(taken)].offer.engine : CudnnEngine{}};
   if (certain) files_.write(name, chosen);
@@ -149,18 +136,19 @@ std::shared_ptr<const CudnnPlanned> CudnnKernels::choose(const KernelSpec& spec,
   return planned;
 }
 
-void CudnnKernels::improve(const KernelSpec& spec, const std::string& source,
+void CudnnKernels::improve(const CudnnKind& kind, const KernelSpec& spec, const std::string& source,
                            std::unique_ptr<Kernel>* kernel) {
   const int architecture = context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor);
-  if (use_ == UseCudnn::never || !isForCudnn(spec, architecture) ||
-      (use_ == UseCudnn::measured && flopsOf(spec) < kAskedFrom))
+  if (use_ == UseCudnn::never || architecture < kLeastArchitecture || !kind.isFor(spec) ||
+      (use_ == UseCudnn::measured && kind.flops(spec) < kAskedFrom))
     return;
   const std::lock_guard lock(mutex_);
   if (!isOpen()) return;
-  // The scale is a number of the plan's graph, of which no bit may differ.
+  // The scale of attention is a number of the plan's graph, of which no bit may differ.
   const auto scale = std::bit_cast<std::uint32_t>(static_cast<float>(spec.attention.scale));
-  const auto [entry, fresh] = chosen_.try_emplace(attentionKey(spec) + " " + std::to_string(scale));
-  if (fresh) entry->second = choose(spec, source, static_cast<const CudaKernel&>(**kernel));
+  const auto [entry, fresh] = chosen_.try_emplace(kind.key(spec) + " " + std::to_string(scale) + " " +
+                                                  std::to_string(spec.workspace));
+  if (fresh) entry->second = choose(kind, spec, source, static_cast<const CudaKernel&>(**kernel));
   if (!entry->second) return;
   ++prepared;
   *kernel = std::make_unique<CudnnKernel>(entry->second, std::move(*kernel));

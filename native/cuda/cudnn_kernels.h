@@ -30,14 +30,15 @@ class CudnnKernels {
 
   // Puts a kernel that calls the library in the place of *kernel, whose text is `source`, where the library
   // computes the same and is faster. Whatever fails leaves *kernel as it is.
-  void improve(const KernelSpec& spec, const std::string& source, std::unique_ptr<Kernel>* kernel);
+  void improve(const CudnnKind& kind, const KernelSpec& spec, const std::string& source,
+               std::unique_ptr<Kernel>* kernel);
 
  private:
   bool isOpen();
-  std::string nameOf(const KernelSpec& spec, const std::string& source) const;
+  std::string nameOf(const CudnnKind& kind, const KernelSpec& spec, const std::string& source) const;
   // Null where Braid's own kernel is taken.
-  std::shared_ptr<const CudnnPlanned> choose(const KernelSpec& spec, const std::string& source,
-                                             const CudaKernel& own);
+  std::shared_ptr<const CudnnPlanned> choose(const CudnnKind& kind, const KernelSpec& spec,
+                                             const std::string& source, const CudaKernel& own);
 
   std::shared_ptr<Context> context_;
   std::shared_ptr<Compiler> compiler_;

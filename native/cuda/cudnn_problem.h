@@ -18,12 +18,19 @@ struct CudnnProblem {
   std::size_t workspace = 0;                // that the kernel has for the library, as its last write
 };
 
-// Attention that cuDNN computes as Braid means it: many queries of f16 or bf16, each of which sees a key; no
-// mask, no length, and nothing appended. False elsewhere, and where the library refuses the graph.
-bool isForCudnn(const KernelSpec& spec, int architecture);
-bool describeAttention(std::shared_ptr<CudnnSession> session, const KernelSpec& spec, CudnnProblem* problem);
-
-// Operations of floating-point arithmetic that a kernel takes.
-double flopsOf(const KernelSpec& spec);
+// A kind of kernels that the library may compute.
+struct CudnnKind {
+  // Whether the library computes it as Braid means it.
+  bool (*isFor)(const KernelSpec& spec);
+  // False where the library refuses the graph.
+  bool (*describe)(std::shared_ptr<CudnnSession> session, const KernelSpec& spec, CudnnProblem* problem);
+  double (*flops)(const KernelSpec& spec);     // operations of floating-point arithmetic
+  std::string (*key)(const KernelSpec& spec);  // all that the time of a launch depends on
+  int mostPlans;                               // that are tried
+};
+// Many queries of f16 or bf16, each of which sees a key; no mask, no length, and nothing appended.
+extern const CudnnKind kCudnnAttention;
+// Of less than 2^31 elements.
+extern const CudnnKind kCudnnConv;
 
 }  // namespace braid::cuda

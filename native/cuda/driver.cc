@@ -325,14 +325,16 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
       const int architecture = context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor);
       attentionSource(spec, architecture, info_.multiprocessors, &source);
       const Status status = prepareSource(source, spec.attention.reads(), "attention", kernel);
-      if (status == Status::ok) cudnn_->improve(spec, source.text, kernel);
+      if (status == Status::ok) cudnn_->improve(kCudnnAttention, spec, source.text, kernel);
       return status;
     }
     case KernelSpec::Kind::conv: {
       KernelSource source;
       const int architecture = context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor);
       convSource(spec, architecture, info_.multiprocessors, &source);
-      return prepareSource(source, 2, "conv", kernel);
+      const Status status = prepareSource(source, 2, "conv", kernel);
+      if (status == Status::ok) cudnn_->improve(kCudnnConv, spec, source.text, kernel);
+      return status;
     }
     case KernelSpec::Kind::reduce: {
       KernelSource source;

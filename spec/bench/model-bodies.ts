@@ -4,6 +4,7 @@ import {
   add,
   append,
   attention,
+  conv,
   embedding,
   type Graph,
   gelu,
@@ -43,7 +44,7 @@ export interface Weight {
 
 export interface Body {
   readonly name: string
-  readonly kind: 'chain' | 'rows' | 'gpt' | 'decode' | 'attention'
+  readonly kind: 'chain' | 'rows' | 'gpt' | 'decode' | 'attention' | 'conv'
   readonly dtype: Float
   readonly sizes: Readonly<Record<string, number>>
   /** The operations of a chain or of rows, in order; of the GPT none. */
@@ -364,16 +365,63 @@ const attended = (sizes: {
   }
 }
 
-/** What `bench attention` measures. */
-export const attentions = (): readonly Body[] => [
+/** A convolution of square images by square kernels, padded to keep the size but for the stride. */
+const convolved = (
+  dtype: Float,
+  sizes: {
+    readonly batch: number
+    readonly channels: number
+    readonly filters: number
+    readonly size: number
+    readonly kernel: number
+    readonly stride?: number
+    readonly groups?: number
+  },
+): Body => {
+  const { batch, channels, filters, size, kernel, stride = 1, groups = 1 } = sizes
+  const padding = (kernel - 1) / 2
+  const weights = {
+    x: weight(dtype, [batch, channels, size, size], 1),
+    w: weight(dtype, [filters, channels / groups, kernel, kernel], 7919),
+  }
+  const less = [stride > 1 ? `, stride ${stride}` : '', groups > 1 ? `, ${groups} groups` : ''].join('')
+  return {
+    name: `conv, ${batch} × ${channels} × ${size}², ${filters} filters of ${kernel}²${less}`,
+    kind: 'conv',
+    dtype,
+    sizes: { stride, padding, groups },
+    steps: [],
+    weights,
+    bytes: 0,
+    bar: 1.05,
+    allowed: dtype === 'bf16' ? 2 ** -6 : 2 ** -17,
+    graph: graph('conv', {}, () => {
+      const [x, w] = Object.entries(weights).map(([name, { shape }]) => param(name, tensor(dtype, shape)))
+      return { y: (x as Any).pipe(conv(w as Any, { stride, padding, groups } as Any)) }
+    }) as never,
+  }
+}
+
+/** What `bench libraries` measures. */
+export const ofLibraries = (): readonly Body[] => [
   attended({ batch: 8, heads: 12, groups: 12, tokens: 1024, size: 64 }),
   attended({ batch: 1, heads: 32, groups: 32, tokens: 4096, size: 128 }),
   attended({ batch: 4, heads: 32, groups: 8, tokens: 2048, size: 128 }),
+  convolved('bf16', { batch: 32, channels: 3, filters: 64, size: 224, kernel: 7, stride: 2 }),
+  convolved('bf16', { batch: 32, channels: 64, filters: 64, size: 56, kernel: 3 }),
+  convolved('bf16', { batch: 32, channels: 256, filters: 256, size: 14, kernel: 3 }),
+  convolved('bf16', { batch: 32, channels: 1024, filters: 256, size: 14, kernel: 1 }),
+  convolved('bf16', { batch: 32, channels: 128, filters: 128, size: 28, kernel: 3, groups: 32 }),
+  convolved('f32', { batch: 8, channels: 64, filters: 64, size: 56, kernel: 3 }),
+  convolved('f32', { batch: 8, channels: 256, filters: 256, size: 14, kernel: 3 }),
 ]
 
 /** The same, small enough for a test of every body. */
 export const smallBodies = (): readonly Body[] => [
   attended({ batch: 1, heads: 4, groups: 2, tokens: 40, size: 16 }),
+  ...floats.map(dtype =>
+    convolved(dtype, { batch: 1, channels: 8, filters: 12, size: 9, kernel: 3, stride: 2 }),
+  ),
   ...floats.flatMap(dtype =>
     [chainSteps, [...chainSteps, 'sum'], ...norms].map(steps =>
       stepped({ name: steps.join(', '), kind: 'rows', dtype, steps, bar: 1 }, 6, 40),

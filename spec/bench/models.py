@@ -1,5 +1,6 @@
-"""The bodies of the benches `models` and `attention` in PyTorch: eager, compiled by torch.compile, and compiled and
-captured into a CUDA graph; attention by each of its backends, eagerly and in a CUDA graph.
+"""The bodies of the benches `models` and `libraries` in PyTorch: eager, compiled by torch.compile, and compiled and
+captured into a CUDA graph; attention by each of its backends, eagerly and in a CUDA graph; convolutions of the best
+algorithm that cuDNN has, also of images whose channels are last.
 
     python3 models.py JOBS
 
@@ -18,6 +19,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 run = json.loads(sys.argv[1])
 dtypes = {"f32": torch.float32, "bf16": torch.bfloat16, "i32": torch.int32}
 period = 2**20
+torch.backends.cudnn.benchmark = True  # of convolutions alone: their algorithms are measured
+torch.backends.cudnn.allow_tf32 = False
 sampled = 4096
 
 
@@ -130,6 +133,18 @@ def attended(job, w):
     ), w["q"]
 
 
+def convolved(job, w):
+    sizes = job["sizes"]
+    return lambda x, kernel=w["w"]: F.conv2d(
+        x, kernel, stride=sizes["stride"], padding=sizes["padding"], groups=sizes["groups"]
+    ), w["x"]
+
+
+def channels_last(call, x, w):
+    last, kernel = (each.to(memory_format=torch.channels_last) for each in (x, w["w"]))
+    return captured(lambda x: call(x, kernel), last)
+
+
 def by_backend(call, x):
     """Ways of attention: each backend that takes it."""
     for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION):
@@ -172,11 +187,14 @@ def captured(call, x):
 
 def measured(job):
     weights = {name: values(weight) for name, weight in job["weights"].items()}
-    call, x = {"gpt": gpt, "decode": decode, "attention": attended}.get(job["kind"], stepped)(job, weights)
+    kinds = {"gpt": gpt, "decode": decode, "attention": attended, "conv": convolved}
+    call, x = kinds.get(job["kind"], stepped)(job, weights)
     torch._dynamo.reset()
     compiled = torch.compile(call, dynamic=False)
     ways = []
+    lasts = [("channels last, in a CUDA graph", lambda: channels_last(call, x, weights).replay)]
     for way, made in by_backend(call, x) if job["kind"] == "attention" else (
+        *(lasts if job["kind"] == "conv" else ()),
         ("eager", lambda: lambda: call(x)),
         ("eager, in a CUDA graph", lambda: captured(call, x).replay),
         ("compiled", lambda: lambda: compiled(x)),

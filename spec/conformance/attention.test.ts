@@ -7,8 +7,8 @@ import { describe, expect, it } from 'vitest'
 import { attention, download, type Graph, graph, interpret, tensor, upload } from '../../dsl/index.js'
 import { type DType, elements } from '../../dsl/ir/tensor.js'
 import { type HostArray, hostArray, numbers, roundoff, writer } from '../../dsl/language/values.js'
-import { native } from '../../runtime/addon.js'
 import { runs } from '../fixtures/runs.js'
+import { hasCudnn, yieldedBy } from './by-cudnn.js'
 import { present } from './devices.js'
 import { ran } from './yields.js'
 
@@ -206,7 +206,7 @@ const librarys: fc.Arbitrary<Case> = cases
         more: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 300 })),
         size: fc.integer({ min: 1, max: 32 }).map(eighths => 8 * eighths),
         valueSize: fc.integer({ min: 1, max: 32 }).map(eighths => 8 * eighths),
-        scale: fc.constantFrom(0.25, 0.125, -0.5),
+        scale: fc.constantFrom(0.25, 0.125, 1),
       })
       .map(({ more, ...sizes }) => ({
         ...one,
@@ -215,25 +215,7 @@ const librarys: fc.Arbitrary<Case> = cases
       })),
   )
 
-const byCudnn = () => native().probe().choices.byCudnn
-const hasCudnn = native()
-  .probe()
-  .libraries.some(({ name, found }) => name === 'cuDNN' && found !== '')
-
-/** What a plan yields with cuDNN forced or forbidden, and how many of its kernels call it. */
-const yieldedBy = async (use: 'always' | 'off', { net, feeds }: Made, mode: 'eager' | 'graph') => {
-  const [kept, before] = [process.env['BRAID_CUDNN'], byCudnn()]
-  process.env['BRAID_CUDNN'] = use
-  try {
-    const [got] = await ran(net as Anything, 'cuda:0', feeds, { compile: { mode } })
-    return { y: got!['y']!, calls: byCudnn() - before }
-  } finally {
-    if (kept === undefined) delete process.env['BRAID_CUDNN']
-    else process.env['BRAID_CUDNN'] = kept
-  }
-}
-
-describe.runIf(hasCudnn && present.includes('cuda:0'))('attention by cuDNN', () => {
+describe.runIf(hasCudnn)('attention by cuDNN', () => {
   const agrees = async (one: Case, poke: (feeds: Made['feeds']) => void = () => {}) => {
     const { net, feeds } = made(one)
     poke(feeds)
@@ -264,7 +246,7 @@ describe.runIf(hasCudnn && present.includes('cuda:0'))('attention by cuDNN', () 
     { queries: 256, keys: 256, causal: true },
     { queries: 200, keys: 333, causal: true, dtype: 'f16' },
     { queries: 130, keys: 130, size: 128, valueSize: 128 },
-    { queries: 128, keys: 512, causal: true, shared: 4, scale: -0.25 },
+    { queries: 128, keys: 512, causal: true, shared: 4, scale: 0.35 },
   ])('computes in both modes: %o', { timeout: 120_000 }, async given => {
     expect(await agrees({ ...plain, ...given })).toBe(2)
   })
@@ -282,11 +264,24 @@ describe.runIf(hasCudnn && present.includes('cuda:0'))('attention by cuDNN', () 
       })
   })
 
-  // The first query sees one key, and its score is -∞.
-  it('is NaN where all that a query sees is -∞', { timeout: 120_000 }, async () => {
-    await agrees({ ...plain, queries: 130, keys: 130, causal: true }, ({ q, k }) => {
-      q![0]![0] = numbers.bf16[2]
-      k![0]![0] = 0x3f80
-    })
+  // The first query sees one key, and its score is -∞: the sum of its weights is 0.
+  it('is 0 where all that a query sees is -∞', { timeout: 120_000 }, async () => {
+    const one: Case = { ...plain, queries: 130, keys: 130, causal: true }
+    const { net, feeds } = made(one)
+    feeds['q']![0]![0] = numbers.bf16[2]
+    feeds['k']![0]![0] = 0x3f80
+    const wanted = (await meant({ net, feeds })).slice(0)
+    expect(wanted.subarray(0, one.valueSize).every(bits => bits === numbers.bf16[0])).toBe(true)
+    const off = await yieldedBy('off', { net, feeds }, 'eager')
+    expect(apart(off.y, wanted, 'bf16')).toBeLessThanOrEqual(allowed('bf16'))
+    const always = await yieldedBy('always', { net, feeds }, 'eager')
+    expect(always.calls).toBe(1)
+    wanted.fill(0, 0, one.valueSize)
+    expect(apart(always.y, wanted, 'bf16')).toBeLessThanOrEqual(allowed('bf16'))
+  })
+
+  // The library's fastest kernel takes the largest score before it is scaled.
+  it.each([0, -0.25])('is left to the kernel of our own with a scale of %s', async scale => {
+    expect(await agrees({ ...plain, queries: 130, keys: 130, scale })).toBe(0)
   })
 })

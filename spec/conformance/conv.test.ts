@@ -17,6 +17,7 @@ import {
 } from '../fixtures/convolutions.js'
 import { runs } from '../fixtures/runs.js'
 import { convolved } from '../oracle/conv.js'
+import { hasCudnn, yieldedBy } from './by-cudnn.js'
 import { present } from './devices.js'
 import { expectMeaning, ran } from './yields.js'
 
@@ -123,6 +124,39 @@ describe.each(present)('a convolution on %s', device => {
   it('yields the same bits each time', async () => {
     const [, one] = layers[1]!
     expect(await result(device, one)).toEqual(await result(device, one))
+  })
+})
+
+describe.runIf(hasCudnn)('a convolution by cuDNN', () => {
+  const agrees = async (one: ConvCase): Promise<number> => {
+    const [x, w] = givenOf(one)
+    const given = { net: made(one), feeds: { x: [arrayOf(x)], w: [arrayOf(w)] } }
+    let calls = 0
+    for (const mode of ['eager', 'graph'] as const) {
+      const got = await yieldedBy('always', given, mode)
+      expect(errorOf(one, numbers(got.y, one.dtype)), mode).toBeLessThanOrEqual(1)
+      calls += got.calls
+    }
+    return calls
+  }
+
+  it('is what it means', { timeout: 300_000 }, async () => {
+    let calls = 0
+    await fc.assert(
+      fc.asyncProperty(convCases({ most: 9, wide: 20 }), async one => {
+        calls += await agrees(one)
+      }),
+      { numRuns: runs(50) },
+    )
+    expect(calls).toBeGreaterThan(0)
+  })
+
+  it.each(layers)('is what it means: %s', { timeout: 60_000 }, async (_, one) => {
+    await agrees(one)
+  })
+
+  it.each(['f32', 'f16', 'bf16'] as const)('has a workspace for much work of %s', async dtype => {
+    expect(await agrees(square({ size: 28, pad: 1 })(dtype, 4, 1, 128, 160))).toBe(2)
   })
 })
 

@@ -139,7 +139,7 @@ const dense = (heads: number, rows: number, row: number): AttentionOperand => ({
 })
 
 // As much as cuDNN's kernels take for what their thread blocks share of the work.
-const workspaceBytes = 256
+const scratchBytes = 256
 const mostTiled = 256
 
 /** Whether cuDNN may compute it: queries of whole 16 bytes that share keys by more than a few, and no mask. */
@@ -189,7 +189,7 @@ export const attentionSpec = (inputs: readonly BoundSpec[], attrs: Attrs): Atten
     ...(given.mask ? masks() : {}),
     ...(given.length ? { length: true } : {}),
   }
-  return isLibrarys(spec) ? { ...spec, workspace: workspaceBytes } : spec
+  return isLibrarys(spec) ? { ...spec, workspace: scratchBytes } : spec
 }
 
 /** Scores that are computed, of queries by keys. */
@@ -290,7 +290,8 @@ const takenMask = (q: FlowValue, k: FlowValue, at: Where, given: unknown): FlowV
  * [..., groups, keys, n], where each group of keys is shared by heads / groups heads; the result is [..., heads,
  * queries, n] (torch.nn.functional.scaled_dot_product_attention with enable_gqa). Scores and their softmax are of
  * f32 and are never stored; the weights may be rounded to the element type before they meet the values. A query
- * that sees no key is NaN. The values of keys that are not seen must be finite.
+ * that sees no key is NaN; one whose scores are all -∞ is NaN too, or 0 where a library computes it. The values of
+ * keys that are not seen must be finite.
  */
 export const attention = <
   E extends DType,

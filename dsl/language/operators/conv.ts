@@ -18,6 +18,7 @@ import { addOperator } from './add.js'
 import { apply } from './apply.js'
 import { attrsOfCode } from './code.js'
 import { composed, named, ofFloats } from './composition.js'
+import { workspaceBytes } from './matmul.js'
 import type { Attrs, Operator } from './operator.js'
 import { reshapeOperator } from './reshape.js'
 import type { IsWhole, Quotient } from './sizes.js'
@@ -284,12 +285,16 @@ export const convOperator: Operator = {
   infer,
   lower: (inputs, output, attrs) => {
     const [x, w] = inputs as readonly [BoundSpec, BoundSpec]
+    const kernel = convSpec(x, w, attrs)
+    const flops = 2 * elements(output.shape) * termsOf(w)
+    const movedBytes = tensorBytes(x) + tensorBytes(w) + tensorBytes(output)
+    const workspace = flops >= wantsWorkspace ? workspaceOf(x.dtype, movedBytes) : 0
     return {
       as: 'run',
-      kernel: convSpec(x, w, attrs),
-      flops: 2 * elements(output.shape) * termsOf(w),
-      movedBytes: tensorBytes(x) + tensorBytes(w) + tensorBytes(output),
-      workspace: 0,
+      kernel: workspace > 0 ? { ...kernel, workspace } : kernel,
+      flops,
+      movedBytes,
+      workspace,
     }
   },
   reference,
@@ -298,6 +303,12 @@ export const convOperator: Operator = {
     termsOf(w) * roundoff.f32 + (output.dtype === 'f32' ? 0 : 2 * roundoff[output.dtype]),
   scale: ([x, w]) => (x ?? 0) * (w ?? 0),
 }
+
+// Of a large convolution, offered to the library: its kernels for tensor cores, which f32 has none of, copy the
+// operands to an order of their own.
+const wantsWorkspace = 2 ** 30
+const workspaceOf = (dtype: DType, movedBytes: number): number =>
+  Math.min((dtype === 'f32' ? 0 : movedBytes) + 4096, workspaceBytes)
 
 const sum = attrsOfCode([
   ['operand', 0],

@@ -22,7 +22,7 @@ import type { Broadcast, Device, Floats, Invalid, SameDim, SameDType, Shape } fr
 
 /**
  * Workspace that a large product offers to the library, one buffer a lane: as much as cuBLASLt's heuristics
- * use on Hopper.
+ * use on Hopper. A convolution offers no more.
  */
 export const workspaceBytes = 32 * 1024 * 1024
 const wantsWorkspace = 2 ** 33

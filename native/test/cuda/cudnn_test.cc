@@ -1,5 +1,5 @@
-// Attention by cuDNN over a fake of it (fake/cudnn.cc): when it is asked and taken, that a choice is kept,
-// and that whatever it lacks or refuses leaves Braid's own kernel and nothing else.
+// Attention and convolutions by cuDNN over a fake of it (fake/cudnn.cc): when it is asked and taken, that a
+// choice is kept, and that whatever it lacks or refuses leaves Braid's own kernel and nothing else.
 #include <unistd.h>
 
 #include <array>
@@ -61,6 +61,21 @@ class FakeCudnn : public ::testing::Test {
     return made;
   }
 
+  static KernelSpec conv(DType type = DType::bf16) {
+    KernelSpec made;
+    made.kind = KernelSpec::Kind::conv;
+    made.batch = 8;
+    made.input = type;
+    made.conv = {1, 64, 128, {{56, 3, 1, 1, 1, 1}, {56, 3, 1, 1, 1, 1}}};
+    made.readCount = 2, made.writeCount = 1;
+    return made;
+  }
+  static KernelSpec withWorkspace(KernelSpec made, std::uint64_t bytes) {
+    made.workspace = bytes;
+    made.writeCount = 2;
+    return made;
+  }
+
   std::unique_ptr<Driver> opened() {
     std::unique_ptr<Driver> driver;
     EXPECT_EQ(cuda::CudaDriver::open(0, paths_, &driver), Status::ok) << cuda::detail();
@@ -76,8 +91,8 @@ class FakeCudnn : public ::testing::Test {
   static std::string launched(Driver& driver, const Kernel& kernel, DeviceAddress shift = 0) {
     alignas(16) static std::array<std::uint32_t, 64> memory{};
     const DeviceAddress at = reinterpret_cast<DeviceAddress>(memory.data()) + shift;
-    const DeviceAddress reads[] = {at, at, at};
-    EXPECT_EQ(driver.launch(kernel, reads, &at, nullptr), Status::ok) << driver.lastDetail();
+    const DeviceAddress reads[] = {at, at, at}, writes[] = {at, at};
+    EXPECT_EQ(driver.launch(kernel, reads, writes, nullptr), Status::ok) << driver.lastDetail();
     return lastLaunch();
   }
   // What a driver of its own, as another process has, launches for a spec.
@@ -101,6 +116,28 @@ TEST_F(FakeCudnn, IsTakenWhereItIsFaster) {
   fs::remove_all(folder_);
   offers(0);  // as fast, within the noise
   EXPECT_EQ(of(spec()), kOwn);
+}
+
+TEST_F(FakeCudnn, ComputesConvolutions) {
+  for (const DType type : {DType::bf16, DType::f16, DType::f32}) EXPECT_EQ(of(conv(type)), "cudnn 0");
+  KernelSpec audio = conv();  // of one dimension
+  audio.conv.spatial = {{4096, 3, 1, 1, 1, 1}};
+  EXPECT_EQ(of(audio), "cudnn 0");
+  KernelSpec little = conv();
+  little.batch = 1;
+  little.conv.channels = 4;
+  const int made = calls("cudnnCreate");
+  EXPECT_NE(of(little), "cudnn 0");
+  EXPECT_EQ(calls("cudnnCreate"), made);
+}
+
+TEST_F(FakeCudnn, TakesAnEngineThatFitsItsWorkspace) {
+  fake<void(int)>("fake_cudnn_workspace")(256);
+  for (const KernelSpec& one : {spec(), conv()}) {
+    EXPECT_NE(of(one), "cudnn 0");
+    EXPECT_NE(of(withWorkspace(one, 255)), "cudnn 0");
+    EXPECT_EQ(of(withWorkspace(one, 256)), "cudnn 0");
+  }
 }
 
 TEST_F(FakeCudnn, TakesOperandsThatAreAligned) {
@@ -171,6 +208,7 @@ TEST_F(FakeCudnn, IsNotAskedForWhatItDoesNotCompute) {
   other("a length").counted = true, others.back().second.readCount = 4;
   other("rows of 9 elements").size = 9;
   other("a scale of 0").scale = 0;
+  other("a scale that is negative").scale = -0.125;
   other("strides of a row").q.strides[2] = 68;
   others.emplace_back("f32", spec()).second.input = DType::f32;
   others.emplace_back("queries that see no key", spec(1024));

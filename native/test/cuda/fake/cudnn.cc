@@ -45,6 +45,7 @@ constexpr int kBad = 2000, kNotSupported = 3000;
 EXPORT void fake_cudnn(int version, int offered, float milliseconds, int writes) {
   state().cudnn = {version, offered, milliseconds, writes != 0};
 }
+EXPORT void fake_cudnn_workspace(int bytes) { state().cudnn.workspace = bytes; }
 
 EXPORT cudnnStatus cudnnCreate(CudnnHandle* handle) {
   if (const int code = gate("cudnnCreate")) return code;
@@ -127,7 +128,7 @@ EXPORT cudnnStatus cudnnBackendGetAttribute(CudnnRaw descriptor, int attribute, 
     case cudnn::kEngineIndex:
     case cudnn::kKnobValue: return number(from.engine);
     case cudnn::kKnobType: return number(14);
-    case cudnn::kPlanWorkspace: return number(0);
+    case cudnn::kPlanWorkspace: return number(state().cudnn.workspace);
     default: return kBad;
   }
 }
@@ -142,7 +143,7 @@ EXPORT cudnnStatus cudnnBackendFinalize(CudnnRaw descriptor) {
   return made.final = true, 0;
 }
 
-// The operands are q, k, v and y.
+// The operands are q, k, v and y of attention, and x, w and y of a convolution, which has no numbers.
 EXPORT cudnnStatus cudnnBackendExecute(CudnnHandle handle, CudnnRaw plan, CudnnRaw pack) {
   if (const int code = gate("cudnnBackendExecute")) return code;
   if (state().sticky || !of(plan).final || !of(pack).final) return kBad;
@@ -152,10 +153,12 @@ EXPORT cudnnStatus cudnnBackendExecute(CudnnHandle handle, CudnnRaw plan, CudnnR
   node.host = {[](void*) {}, nullptr};
   if (CUresult result = 0; captured(stream, node, &result)) return result;
   const std::vector<std::uint64_t>& at = of(pack).values[cudnn::kPackPointers];
-  if (of(pack).values[cudnn::kPackIds].size() != at.size() || at.size() < 4) return kBad;
-  for (std::size_t i = 0; i < 4; ++i)
+  if (of(pack).values[cudnn::kPackIds].size() != at.size() || at.size() < 3) return kBad;
+  const std::size_t operands = std::min<std::size_t>(at.size(), 4);
+  for (std::size_t i = 0; i < operands; ++i)
     if (at[i] % 16 != 0) return kBad;
-  if (state().cudnn.writes) *reinterpret_cast<std::uint32_t*>(at[3]) = 0;
+  if ((of(pack).values[cudnn::kPackWorkspace].at(0) != 0) != (state().cudnn.workspace > 0)) return kBad;
+  if (state().cudnn.writes) *reinterpret_cast<std::uint32_t*>(at[operands - 1]) = 0;
   state().launched.push_back("cudnn " + std::to_string(of(plan).engine));
   state().time += state().cudnn.milliseconds;
   return 0;

@@ -33,12 +33,13 @@ struct State {
   bool keepsNaN = true, dropsSign = true;
   // The first of the algorithms that a library offers.
   int offered = 0;
-  // What cuDNN says that it is, how many engines it offers, what a launch of it adds to the time, and whether
-  // it writes.
+  // What cuDNN says that it is, how many engines it offers, what a launch of it adds to the time, whether it
+  // writes, and the bytes of scratch that it wants.
   struct {
     int version = 91900, offered = 2;
     float milliseconds = 0;
     bool writes = false;
+    std::int64_t workspace = 0;
   } cudnn;
   float time = 0;
 };

@@ -1,11 +1,11 @@
-// Attention on a GPU: Braid's own kernel, cuDNN's wherever it can, and what `open` chooses by measuring, beside
-// the best backend of PyTorch's scaled_dot_product_attention. Each of Braid's ways is a process-wide setting that
+// Attention and convolutions on a GPU: Braid's own kernel, cuDNN's wherever it can, and what `open` chooses by measuring, beside
+// the best way of PyTorch's. Each of Braid's ways is a process-wide setting that
 // is read when a device is opened.
 
 import { orThrow } from '../../dsl/index.js'
 import { native } from '../../runtime/addon.js'
 import { Device } from '../../runtime/index.js'
-import { attentions, type Body } from './model-bodies.js'
+import { type Body, ofLibraries } from './model-bodies.js'
 import { differenceOf, ours, pytorch } from './models.js'
 
 const settings = { own: 'off', cuDNN: 'always', chosen: '' } as const
@@ -26,11 +26,11 @@ const measured = async (body: Body, setting: string) => {
 }
 
 export const bench = {
-  name: 'attention',
+  name: 'libraries',
   title:
-    "Attention on cuda:0 by Braid's own kernel and by cuDNN, and the best of PyTorch: milliseconds a step",
+    "Attention and convolutions on cuda:0 by Braid's own kernels and by cuDNN, and the best of PyTorch: milliseconds a step",
   run: async (log: (line: string) => void) => {
-    const all = attentions()
+    const all = ofLibraries()
     const { torch, jobs } = pytorch(all)
     log(`PyTorch ${torch}`)
     const results = []
@@ -45,6 +45,7 @@ export const bench = {
       const held = ratio <= body.bar && difference <= body.allowed
       const row = {
         body: body.name,
+        '': body.dtype,
         'own, ms': own.ms,
         'cuDNN, ms': cudnn.calls > 0 ? cudnn.ms : 'not taken',
         'chosen, ms': chosen.ms,
