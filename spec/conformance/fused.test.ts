@@ -128,7 +128,8 @@ const rowsOf = (
   })
   const count = shape[0] * shape[1]
   const feeds = { x: [valuesOf(dtype, count, 1)], w: [valuesOf(dtype, shape[1], 2)] }
-  const base = { dims: {}, inFlight: 1, params: {}, ticks: 1, outputs: { y: dtype }, text: '' }
+  // With one tick in flight a kernel may start before the weight has come, which a fused one would wait for.
+  const base = { dims: {}, inFlight: 3, params: {}, ticks: 1, outputs: { y: dtype }, text: '' }
   return { ...base, graph: graphOf as unknown as Graph, feeds }
 }
 

@@ -113,6 +113,19 @@ const products = orThrow(
     { fuse: true },
   ),
 )
+// Kernels that offer scratch to a library.
+const scratched = orThrow(
+  compile(
+    graph({ x: tensor('bf16', [1, 64, 1024]), w: tensor('bf16', [64, 64, 129]) }, flows => {
+      const x = flows.x.pipe(upload())
+      const heads = x.pipe(reshape([4, 256, 64]))
+      return {
+        a: heads.pipe(attention(heads, heads, { causal: true }), download()),
+        c: x.pipe(conv(flows.w.pipe(upload()), { padding: 'same' }), download()),
+      }
+    }),
+  ),
+)
 // Attention that appends to what it reads.
 const appends = orThrow(
   compile(
@@ -139,6 +152,7 @@ const rows = orThrow(
 const plans = [
   rows,
   appends,
+  scratched,
   products,
   singleLane,
   twoLanes,
@@ -160,6 +174,10 @@ test('know every field of every kernel: what was written is read', () => {
   expect(tables.filter(({ indexed }) => indexed).length).toBe(1)
   expect(appends.nodes.some(({ kernel }) => kernel?.kind === 'attention' && kernel.appended === 1)).toBe(true)
   expect(products.nodes.filter(({ kernel }) => kernel?.kind === 'matmul' && kernel.epilogue).length).toBe(2)
+  const scratch = scratched.nodes.flatMap(({ kernel }) =>
+    kernel?.kind === 'attention' || kernel?.kind === 'conv' ? [kernel.workspace] : [],
+  )
+  expect(scratch).toEqual([256, 2 * (2 * 64 * 1024 + 64 * 64 * 129) + 4096])
 })
 
 const sites = bases.flatMap(base => places(base).flatMap(path => (path.length === 0 ? [] : [{ base, path }])))

@@ -424,6 +424,55 @@ describe('matmul', () => {
   })
 })
 
+describe('scratch for a library', () => {
+  const workspaces = (name: string, shapes: readonly (readonly number[])[], dtype: DType, attrs: object) => {
+    const specs = shapes.map((shape): BoundSpec => ({ dtype, shape }))
+    const lowered = operators[name]!.lower(specs.slice(0, -1), specs.at(-1)!, attrs as never)
+    if (lowered.as !== 'run') throw new Error(`lowered as ${lowered.as}`)
+    return [lowered.workspace, (lowered.kernel as { readonly workspace?: number }).workspace]
+  }
+  const heads = [4, 64, 32]
+  const attended = (dtype: DType, more: object = {}, shapes = [heads, heads, heads, heads]) =>
+    workspaces('attention', shapes, dtype, { causal: false, scale: 0.25, ...more })
+
+  it('is offered by attention that the library computes as it is meant', () => {
+    expect(attended('bf16')).toEqual([256, 256])
+    expect(attended('f16', { causal: true })).toEqual([256, 256])
+    expect(attended('f32')).toEqual([0, undefined])
+    for (const scale of [0, -0.25]) expect(attended('bf16', { scale })).toEqual([0, undefined])
+    const keys = [4, 63, 32]
+    expect(attended('bf16', {}, [heads, keys, keys, heads])).toEqual([256, 256])
+    // The first query would see no key.
+    expect(attended('bf16', { causal: true }, [heads, keys, keys, heads])).toEqual([0, undefined])
+    for (const size of [36, 264]) {
+      const rows = [4, 64, size]
+      expect(attended('bf16', {}, [rows, rows, rows, rows])).toEqual([0, undefined])
+    }
+    const few = [4, 16, 32]
+    expect(attended('bf16', {}, [few, heads, heads, few])).toEqual([0, undefined])
+  })
+
+  it('is offered by convolutions from 2^30 operations on, for copies of the operands but of f32', () => {
+    const attrs = { stride: [1], padding: 'same', dilation: [1], groups: 1 }
+    const of = (dtype: DType, batch: number, size: number) =>
+      workspaces(
+        'conv',
+        [
+          [batch, 64, size],
+          [64, 64, 4],
+          [batch, 64, size],
+        ],
+        dtype,
+        attrs,
+      )
+    expect(of('bf16', 1, 2 ** 15 - 1)).toEqual([0, undefined])
+    const bytes = 2 * (2 * 64 * 2 ** 15 + 64 * 64 * 4) + 4096
+    expect(of('bf16', 1, 2 ** 15)).toEqual([bytes, bytes])
+    expect(of('f32', 1, 2 ** 15)).toEqual([4096, 4096])
+    expect(of('f16', 8, 2 ** 15)).toEqual([2 ** 25, 2 ** 25])
+  })
+})
+
 describe('reductions', () => {
   const x = f32([2, 3, 2], 1, -2, 3, 4, 5, -6, 7, 8, -9, 10, 11, 12)
   const along = (axis: number, join: (all: number[]) => number): number[] => {
