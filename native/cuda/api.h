@@ -62,6 +62,25 @@ static_assert(sizeof(CUmemAccessDesc) == 12);
 
 inline constexpr int kGranularityMinimum = 0, kGranularityRecommended = 1;
 
+struct CUlaunchAttribute {
+  int id = 0;
+  char padding[4] = {};
+  union {
+    char bytes[64] = {};
+    int programmaticStreamSerialization;
+  };
+};
+static_assert(sizeof(CUlaunchAttribute) == 72);
+struct CUlaunchConfig {
+  unsigned gridX = 1, gridY = 1, gridZ = 1, blockX = 1, blockY = 1, blockZ = 1, sharedBytes = 0;
+  CUstream stream = nullptr;
+  CUlaunchAttribute* attributes = nullptr;
+  unsigned attributeCount = 0;
+};
+static_assert(sizeof(CUlaunchConfig) == 56);
+// The kernel may start before a kernel right before it in the stream has ended.
+inline constexpr int kLaunchProgrammatic = 6;
+
 // One table of driver functions: the name asked of cuGetProcAddress, the CUDA version whose signature this
 // is, the symbol that has this signature in libcuda.so (for drivers where cuGetProcAddress is of no help),
 // and the arguments. All return CUresult.
@@ -147,7 +166,9 @@ inline constexpr int kGranularityMinimum = 0, kGranularityRecommended = 1;
   X(cuFuncSetAttribute, 9000, "cuFuncSetAttribute", (CUfunction function, int attribute, int value))        \
   X(cuLaunchKernel, 4000, "cuLaunchKernel",                                                                 \
     (CUfunction function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY, \
-     unsigned blockZ, unsigned sharedBytes, CUstream stream, void** arguments, void** extra))
+     unsigned blockZ, unsigned sharedBytes, CUstream stream, void** arguments, void** extra))               \
+  X(cuLaunchKernelEx, 11060, "cuLaunchKernelEx",                                                            \
+    (const CUlaunchConfig* launch, CUfunction function, void** arguments, void** extra))
 
 struct DriverFunctions {
 #define BRAID_FIELD(name, version, symbol, arguments) CUresult(*name) arguments = nullptr;

@@ -61,8 +61,19 @@ Status GeneratedKernel::launch(const DeviceAddress* reads, const DeviceAddress* 
                                CUstream stream) const {
   const Launch& chosen = choose(reads, writes, arguments_.values());
   const Context& context = module_->context();
-  return context.check(context.call().cuLaunchKernel(chosen.function, chosen.grid, 1, 1, chosen.block, 1, 1,
-                                                     0, stream, arguments_.data(), nullptr),
+  const DriverFunctions& call = context.call();
+  if (!waitsForNodes())
+    return context.check(call.cuLaunchKernel(chosen.function, chosen.grid, 1, 1, chosen.block, 1, 1, 0,
+                                             stream, arguments_.data(), nullptr),
+                         call_.c_str());
+  CUlaunchAttribute early;
+  early.id = kLaunchProgrammatic;
+  early.programmaticStreamSerialization = 1;
+  CUlaunchConfig config;
+  config.gridX = chosen.grid, config.blockX = chosen.block;
+  config.stream = stream;
+  config.attributes = &early, config.attributeCount = 1;
+  return context.check(call.cuLaunchKernelEx(&config, chosen.function, arguments_.data(), nullptr),
                        call_.c_str());
 }
 

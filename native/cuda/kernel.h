@@ -58,7 +58,8 @@ class GeneratedKernel : public CudaKernel {
                      const char* call, std::unique_ptr<Kernel>* kernel);
   Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override;
   Status node(const DeviceAddress* reads, const DeviceAddress* writes, KernelNode* node) const override;
-  // As the prelude's gridDependencySync.
+  // As the prelude's gridDependencySync. Then a launch may start early too, since it waits on the device for
+  // the kernel before it in the stream; after anything else the stream's order holds.
   bool waitsForNodes() const override { return module_->context().attribute(kComputeMajor) >= 9; }
 
  private:

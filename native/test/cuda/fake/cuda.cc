@@ -388,6 +388,13 @@ launch.kernel = {function, {gridX, gridY, gridZ}, {blockX, blockY, blockZ}, 0, a
 if (CUresult result = 0; captured(stream, launch, &result)) return result;
 return launchKernel(function);
 }
+// Counted as the call above.
+EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction function, void** arguments,
+                                 void** extra) {
+  if (launch->attributeCount != 1 || launch->attributes[0].id != kLaunchProgrammatic) return 1;
+  return cuLaunchKernel(function, launch->gridX, launch->gridY, launch->gridZ, launch->blockX, launch->blockY,
+                        launch->blockZ, launch->sharedBytes, launch->stream, arguments, extra);
+}
 bool fake::mayQueue(CUstream stream) { return contextOf(stream) == current; }
 CUresult fake::launchKernel(CUfunction function) {
   const std::string& name = reinterpret_cast<FakeFunction*>(function)->name;
