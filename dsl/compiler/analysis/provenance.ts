@@ -27,6 +27,12 @@ export interface WindowDecision {
   readonly at: string
 }
 
+/** Predicted nanoseconds from tick to tick, and from the start to the end of a tick that has the devices for itself. */
+export interface PredictedTick {
+  readonly tick: number
+  readonly latency: number
+}
+
 /** `ticks`: predicted nanoseconds from tick to tick with one arena and with several, where both are known. */
 export interface Arenas {
   readonly because: string
@@ -102,11 +108,8 @@ export interface Provenance {
   /** By `input NAME`, `output NAME` or `param NAME`: the type as the graph has it, with symbols. */
   readonly ports: ReadonlyMap<string, TensorSpec>
   readonly decisions: Decisions
-  /**
-   * While plans are compared: predicted nanoseconds from tick to tick, by the number of ticks that have lanes of
-   * their own.
-   */
-  readonly ticks?: Map<number, number>
+  /** While plans are compared: what is predicted, by the number of ticks that have lanes of their own. */
+  readonly ticks?: Map<number, PredictedTick>
   /** Where the plan's laws are not proved yet: proves them. */
   readonly prove?: () => Passed<Plan>
 }

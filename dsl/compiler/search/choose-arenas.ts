@@ -1,11 +1,12 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { Plan } from '../../ir/plan.js'
 import { workloadOf } from '../../machine/simulate/plan-workload.js'
+import { play } from '../../machine/simulate/simulator.js'
 import { playUntilSteady } from '../../machine/simulate/steady-state.js'
 import type { Lowered } from '../analysis/ir.js'
 import type { Settings } from '../analysis/options.js'
 import type { Passed } from '../analysis/pass.js'
-import { type Arenas, provenanceOf, recordProvenance } from '../analysis/provenance.js'
+import { type Arenas, type PredictedTick, provenanceOf, recordProvenance } from '../analysis/provenance.js'
 
 /** Runs of all simulated ticks, at most. */
 const played = 2 ** 15
@@ -28,7 +29,14 @@ type Machine = Pick<Settings, 'machine' | 'profile'>
  * Predicted nanoseconds from tick to tick, the program's own thread included; of ticks with lanes of their own
  * where the plan has several arenas, unless `apart` says that they share all lanes.
  */
-export const tickOf = (plan: Plan, machine: Machine, apart = plan.arenas ?? 1): number => {
+export const tickOf = (plan: Plan, machine: Machine, apart = plan.arenas ?? 1): number =>
+  predicted(plan, machine, apart).tick
+
+/** Predicted nanoseconds from the start to the end of a tick that has the devices for itself. */
+export const latencyOf = (plan: Plan, machine: Machine): number =>
+  predicted(plan, machine, plan.arenas ?? 1).latency
+
+const predicted = (plan: Plan, machine: Machine, apart: number): PredictedTick => {
   const ticks = provenanceOf(plan)?.ticks
   const known = ticks?.get(apart)
   if (known !== undefined) return known
@@ -37,11 +45,12 @@ export const tickOf = (plan: Plan, machine: Machine, apart = plan.arenas ?? 1): 
   return tick
 }
 
-const predictedTick = (plan: Plan, { machine, profile }: Machine, apart: number): number => {
+const predictedTick = (plan: Plan, { machine, profile }: Machine, apart: number): PredictedTick => {
   const workload = { ...workloadOf(plan, machine, profile), apart }
-  if (workload.runs === 0) return 0
+  if (workload.runs === 0) return { tick: 0, latency: 0 }
   const most = Math.max(4, plan.inFlight + 2, Math.floor(played / workload.runs) - plan.inFlight)
-  return Math.max(playUntilSteady(workload, Math.min(64, most)).pace.tick, workload.usage.power)
+  const tick = Math.max(playUntilSteady(workload, Math.min(64, most)).pace.tick, workload.usage.power)
+  return { tick, latency: play(workload, 1).ended[0]! }
 }
 
 /** Why ticks in flight cannot overlap, whatever memory they have; undefined where they can. */
@@ -97,6 +106,12 @@ export const chooseArenas =
     const overlapping = E.right(explained(several.right, { because: 'ticks overlap', ticks }))
     if (ticks.several < ticks.one * (1 - worth)) return overlapping
     const together = one('ticks would gain nothing by overlapping', ticks)
-    const isCheap = E.isRight(together) && bytesOf(several.right) <= cheap * bytesOf(together.right)
-    return ticks.several <= ticks.one * (1 + worth) && isCheap ? overlapping : together
+    if (E.isLeft(together) || ticks.several > ticks.one * (1 + worth)) return together
+    const most = Math.floor(cheap * bytesOf(together.right))
+    if (bytesOf(several.right) <= most) return overlapping
+    if (memory !== 'fast') return together
+    // Fewer lanes may do in these bytes.
+    const fewer = planned({ ...ir, settings: { ...settings, arenas: inFlight, memory: most } })
+    if (E.isLeft(fewer) || tickOf(fewer.right, settings) > ticks.one * (1 + worth)) return together
+    return E.right(explained(fewer.right, { because: 'ticks overlap', ticks }))
   }

@@ -6,7 +6,7 @@ import { type Passed, pass } from '../analysis/pass.js'
 import { type Fusion, provenanceOf, recordProvenance } from '../analysis/provenance.js'
 import type { Effort } from '../passes/fuse/regions.js'
 import { type Fused, fuse as fuseKernels } from '../passes/fuse.js'
-import { mostPredicted, tickOf, worth } from './choose-arenas.js'
+import { latencyOf, mostPredicted, tickOf, worth } from './choose-arenas.js'
 
 const explained = (plan: Plan, fusion: Fusion, { settings: { memory } }: Checked): Plan => {
   const provenance = provenanceOf(plan)!
@@ -45,7 +45,11 @@ const worse = (plan: Plan, plain: Plan, ir: Checked): string | undefined => {
     return follows ? 'its ticks would follow one another to keep the bound' : undefined
   }
   const [tick, before] = [tickOf(plan, settings), tickOf(plain, settings)]
-  return tick > before * (1 + worth) ? `a tick of ${tick} ns instead of ${before}` : undefined
+  if (tick > before * (1 + worth)) return `a tick of ${tick} ns instead of ${before}`
+  const [latency, earlier] = [latencyOf(plan, settings), latencyOf(plain, settings)]
+  return latency > earlier * (1 + worth)
+    ? `a tick alone ends after ${latency} ns instead of ${earlier}`
+    : undefined
 }
 
 const within = (ir: Checked, enough: Checked['settings']['enough']): Checked =>
