@@ -2,7 +2,7 @@ import type { MapSpec } from '../ir/kernel-spec.js'
 import { isRowReduction, mapRows } from '../ir/map-rows.js'
 import { elementBytes, elements } from '../ir/tensor.js'
 
-// How `native/cuda/row_source.cc` divides the rows of a map among threads, and what stays in their registers.
+// How `native/cuda/sources/row.cc` divides the rows of a map among threads, and what stays in their registers.
 // The cost model needs it: rows that do not fit are read again, and few blocks at a time hide little.
 
 /** Elements of the longest row that lanes of a warp have; a longer row has a block of threads. */

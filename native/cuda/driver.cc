@@ -6,10 +6,10 @@
 #include <set>
 #include <thread>
 
-#include "cuda/cudnn_kernels.h"
+#include "cuda/cudnn/kernels.h"
 #include "cuda/handles.h"
-#include "cuda/matmul.h"
-#include "cuda/source.h"
+#include "cuda/products/matmul.h"
+#include "cuda/sources/source.h"
 #include "kernels/check.h"
 
 namespace braid::cuda {

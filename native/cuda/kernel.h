@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cuda/module.h"
-#include "cuda/source.h"
+#include "cuda/sources/source.h"
 #include "driver/driver.h"
 
 namespace braid::cuda {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cuda/api.h"
-#include "cuda/cublaslt_api.h"
-#include "cuda/cudnn_api.h"
+#include "cuda/cudnn/api.h"
 #include "cuda/nvrtc_api.h"
+#include "cuda/products/cublaslt_api.h"
 
 namespace braid::cuda {
 

@@ -2,7 +2,7 @@
 
 #include "cuda/choice_files.h"
 #include "cuda/context.h"
-#include "cuda/cudnn_kernels.h"
+#include "cuda/cudnn/kernels.h"
 #include "cuda/driver.h"
 
 namespace braid::cuda {

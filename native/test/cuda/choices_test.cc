@@ -9,8 +9,8 @@
 #include <iterator>
 #include <thread>
 
-#include "cuda/matmul.h"
 #include "cuda/probe.h"
+#include "cuda/products/matmul.h"
 #include "test/cuda/fake.h"
 #include "test/host/support.h"
 

@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "cuda/choice_files.h"
-#include "cuda/cudnn_choice.h"
-#include "cuda/cudnn_kernels.h"
+#include "cuda/cudnn/choice.h"
+#include "cuda/cudnn/kernels.h"
 #include "cuda/probe.h"
 #include "test/cuda/fake.h"
 

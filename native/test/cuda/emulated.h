@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/source.h"
+#include "cuda/sources/source.h"
 #include "test/cuda/specs.h"
 
 // Generated kernels run on the processor: a thread of the grid is a fiber, and the instructions of warps do

@@ -6,9 +6,9 @@
 #include <fstream>
 
 #include "cuda/library.h"
-#include "cuda/map_loops.h"
-#include "cuda/prelude.h"
-#include "cuda/source.h"
+#include "cuda/sources/map_loops.h"
+#include "cuda/sources/prelude.h"
+#include "cuda/sources/source.h"
 #include "kernels/cpu.h"
 #include "test/cuda/specs.h"
 

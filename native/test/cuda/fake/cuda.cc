@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/cublaslt_api.h"
 #include "cuda/nvrtc_api.h"
+#include "cuda/products/cublaslt_api.h"
 #include "kernels/half.h"
 #include "test/cuda/fake/state.h"
 

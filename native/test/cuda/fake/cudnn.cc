@@ -1,6 +1,6 @@
 // cuDNN in the same library as the other fakes: descriptors hold what is set, heuristics offer some engines
 // with a knob each, and an execution counts, takes a time, and may write.
-#include "cuda/cudnn_api.h"
+#include "cuda/cudnn/api.h"
 
 #include <algorithm>
 #include <cstring>

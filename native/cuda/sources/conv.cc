@@ -1,0 +1,339 @@
+#include <algorithm>
+#include <limits>
+
+#include "cuda/sources/prelude.h"
+#include "cuda/sources/source.h"
+#include "cuda/sources/tensor_cores.h"
+
+// Convolutions, three ways. A group's filters are a matrix of filters × terms, and what terms meet at places
+// is one of terms × places, over all images; their product is the result. The second matrix is never in
+// memory: a tile of it is read from x where it is needed (implicit GEMM).
+
+namespace braid::cuda {
+namespace conv {
+namespace {
+
+// What all three begin with. Inner holds places, terms and the offsets inside of a group of an image.
+constexpr const char* kCommon = R"cuda(
+constexpr bool HAS_MASK = TAPS <= 64;
+// A term: a channel and a tap, which is an element of the kernel; -1: there is no such term. The offset leads
+// from the corner at which the kernel lies to the element of x.
+struct Term { Inner offset, tap; };
+FN Inner offsetOf(Inner tap) {
+  const Inner z = tap / (KERNEL1 * KERNEL2) * DILATION0, y = tap / KERNEL2 % KERNEL1 * DILATION1;
+  return (z * INPUT1 + y) * INPUT2 + tap % KERNEL2 * DILATION2;
+}
+FN Term termOf(Inner term) {
+  if (term >= TERMS) return {0, -1};
+  return {term / TAPS * INPUTS + offsetOf(term % TAPS), term % TAPS};
+}
+// A place: where it is in y, the corner at which the kernel lies in x, which may be outside of it, and which
+// taps are inside.
+struct Place { const T* x; Inner image, at, corner, z, y, column; Mask mask; bool is; };
+FN bool meets(const Place& place, Inner tap) {
+  const Inner z = place.z + tap / (KERNEL1 * KERNEL2) * DILATION0;
+  const Inner y = place.y + tap / KERNEL2 % KERNEL1 * DILATION1, x = place.column + tap % KERNEL2 * DILATION2;
+  return place.is && z >= 0 && z < INPUT0 && y >= 0 && y < INPUT1 && x >= 0 && x < INPUT2;
+}
+FN Place placeOf(const T* x, Index group, Inner place) {
+  Place made;
+  made.is = place < BATCH * PLACES;
+  made.image = place / PLACES, made.at = place % PLACES;
+  made.z = made.at / (OUTPUT1 * OUTPUT2) * STRIDE0 - BEFORE0;
+  made.y = made.at / OUTPUT2 % OUTPUT1 * STRIDE1 - BEFORE1;
+  made.column = made.at % OUTPUT2 * STRIDE2 - BEFORE2;
+  made.x = x + (made.image * GROUPS + group) * (CHANNELS * INPUTS);
+  made.corner = (made.z * INPUT1 + made.y) * INPUT2 + made.column;
+  made.mask = 0;
+  if (HAS_MASK)
+    for (int tap = 0; tap < TAPS; ++tap)
+      if (meets(made, tap)) made.mask |= (Mask)1 << tap;
+  return made;
+}
+// The element of x that a term meets at a place; zero where it is outside.
+FN T elementOf(const Place& place, const Term& term) {
+  if (term.tap < 0) return T();
+  const bool inside = HAS_MASK ? (place.mask >> term.tap & 1) != 0 : meets(place, term.tap);
+  return inside ? place.x[place.corner + term.offset] : T();
+}
+FN Index filterAt(Index image, Index group, Inner filter) {
+  return ((image * GROUPS + group) * FILTERS + filter) * PLACES;
+}
+)cuda";
+
+// 64 filters by 64 places, a 16 × 16 grid of threads, each with 4 × 4 of the sums. Any type, any size.
+constexpr const char* kPlain = R"cuda(
+extern "C" __global__ void __launch_bounds__(256) braid_conv(const T* x, const T* w, T* y, Index count) {
+  gridDependencySync();
+  __shared__ float left[16][68], right[16][64];
+  const Index tilesF = (FILTERS + 63) / 64, tilesP = ((Index)BATCH * PLACES + 63) / 64, block = blockIdx.x;
+  const Inner filter0 = block % tilesF * 64, place0 = block / tilesF % tilesP * 64;
+  const Index group = block / tilesF / tilesP;
+  const int x4 = threadIdx.x % 16 * 4, y4 = threadIdx.x / 16 * 4, own = threadIdx.x % 64;
+  const Place place = placeOf(x, group, place0 + own);
+  w += (group * FILTERS + filter0) * TERMS;
+  float sum[4][4] = {};
+  for (Inner term0 = 0; term0 < TERMS; term0 += 16) {
+    __syncthreads();
+    for (int i = threadIdx.x; i < 1024; i += 256) {
+      const int row = i / 16, term = i % 16;
+      const bool is = filter0 + row < FILTERS && term0 + term < TERMS;
+      left[term][row] = is ? loadF(w[(Index)row * TERMS + term0 + term]) : 0.0f;
+    }
+    for (int i = threadIdx.x / 64; i < 16; i += 4) right[i][own] = loadF(elementOf(place, termOf(term0 + i)));
+    __syncthreads();
+    for (int k = 0; k < 16; ++k)
+      for (int i = 0; i < 4; ++i)
+        for (int j = 0; j < 4; ++j) sum[i][j] = fmaf(left[k][y4 + i], right[k][x4 + j], sum[i][j]);
+  }
+  for (int j = 0; j < 4; ++j) {
+    const Inner to = place0 + x4 + j;
+    if (to >= BATCH * PLACES) continue;
+    for (int i = 0; i < 4; ++i)
+      if (filter0 + y4 + i < FILTERS)
+        store(sum[i][j], y[filterAt(to / PLACES, group, filter0 + y4 + i) + to % PLACES]);
+  }
+}
+)cuda";
+
+// Few filters in a group, as where each channel has its own: a thread makes one element of the result.
+constexpr const char* kDirect = R"cuda(
+extern "C" __global__ void __launch_bounds__(256) braid_conv(const T* x, const T* w, T* y, Index count) {
+  gridDependencySync();
+  const Index element = (Index)blockIdx.x * 256 + threadIdx.x;
+  if (element >= (Index)BATCH * GROUPS * FILTERS * PLACES) return;
+  const Index row = element / PLACES, channel = row % (GROUPS * FILTERS), image = row / (GROUPS * FILTERS);
+  const Place place = placeOf(x, channel / FILTERS, image * PLACES + element % PLACES);
+  w += channel * TERMS;
+  float sum = 0.0f;
+  for (Inner i = 0; i < CHANNELS; ++i)
+    #pragma unroll UNROLL
+    for (Inner tap = 0; tap < TAPS; ++tap)
+      sum = fmaf(loadF(w[i * TAPS + tap]), loadF(elementOf(place, {i * INPUTS + offsetOf(tap), tap})), sum);
+  store(sum, y[element]);
+}
+)cuda";
+
+// BLOCK_F filters by BLOCK_P places. A warp has 16 · TILES_F by 16 · TILES_P of the sums. While one tile of
+// 32 terms is multiplied, the next one is read; its terms are looked up in a table that is made two tiles
+// ahead. Rows in shared memory are 16 bytes longer than their elements, so that the eight rows of a matrix
+// lie in different banks.
+constexpr const char* kTensor = R"cuda(
+constexpr int DEPTH = 32, PITCH_F = DEPTH + 8, PITCH_P = BLOCK_P + 8;
+constexpr int WARPS_P = BLOCK_P / (16 * TILES_P), THREADS = 32 * WARPS_P * (BLOCK_F / (16 * TILES_F));
+// Elements of a tile for each thread, which has one place.
+constexpr int EACH_P = DEPTH * BLOCK_P / THREADS, EACH_F = DEPTH * BLOCK_F / THREADS;
+constexpr int STEP_P = THREADS / BLOCK_P;
+
+template <bool WIDE> FN void convolve(const T* x, const T* w, T* y) {
+  alignas(16) __shared__ u16 left[2][BLOCK_F * PITCH_F];
+  alignas(16) __shared__ u16 right[2][DEPTH * PITCH_P];
+  __shared__ Term terms[2][DEPTH];
+  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, g = lane / 4, p = lane % 4 * 2;
+  const Index tilesF = (FILTERS + BLOCK_F - 1) / BLOCK_F, block = blockIdx.x;
+  const Index tilesP = ((Index)BATCH * PLACES + BLOCK_P - 1) / BLOCK_P;
+  const Inner filter0 = block % tilesF * BLOCK_F, place0 = block / tilesF % tilesP * BLOCK_P;
+  const Index group = block / tilesF / tilesP;
+  const int firstF = warp / WARPS_P * 16 * TILES_F, firstP = warp % WARPS_P * 16 * TILES_P;
+  const int column = thread % BLOCK_P, row0 = thread / BLOCK_P;
+  const Place place = placeOf(x, group, place0 + column);
+  const u16* filters = (const u16*)w + (group * FILTERS + filter0) * TERMS;
+
+  T metNow[EACH_P];
+  u16 filtersNow[WIDE ? 1 : EACH_F];
+  const auto read = [&](Inner term0, int to) {
+    if (WIDE) {
+      #pragma unroll
+      for (int i = thread; i < BLOCK_F * (DEPTH / 8); i += THREADS) {
+        const int row = i / (DEPTH / 8), term = i % (DEPTH / 8) * 8;
+        const bool is = filter0 + row < FILTERS && term0 + term < TERMS;
+        const u16* from = filters + (is ? (Index)row * TERMS + term0 + term : 0);
+        copyAsync(left[to] + row * PITCH_F + term, from, is);
+      }
+      commitCopies();
+    } else {
+      #pragma unroll
+      for (int i = 0; i < EACH_F; ++i) {
+        const int row = (thread + i * THREADS) / DEPTH, term = (thread + i * THREADS) % DEPTH;
+        const bool is = filter0 + row < FILTERS && term0 + term < TERMS;
+        filtersNow[i] = is ? filters[(Index)row * TERMS + term0 + term] : (u16)0;
+      }
+    }
+    #pragma unroll
+    for (int i = 0; i < EACH_P; ++i) metNow[i] = elementOf(place, terms[to][row0 + i * STEP_P]);
+  };
+  const auto keep = [&](int to) {
+    if (!WIDE) {
+      #pragma unroll
+      for (int i = 0; i < EACH_F; ++i)
+        left[to][(thread + i * THREADS) / DEPTH * PITCH_F + (thread + i * THREADS) % DEPTH] = filtersNow[i];
+    }
+    #pragma unroll
+    for (int i = 0; i < EACH_P; ++i) right[to][(row0 + i * STEP_P) * PITCH_P + column] = metNow[i].bits;
+    if (WIDE) awaitCopies<0>();
+  };
+
+  float sum[TILES_F][2 * TILES_P][4] = {};
+  if (thread < DEPTH) terms[0][thread] = termOf(thread), terms[1][thread] = termOf(thread + DEPTH);
+  __syncthreads();
+  read(0, 0);
+  keep(0);
+  __syncthreads();
+  int now = 0;
+  for (Inner term0 = 0; term0 < TERMS; term0 += DEPTH, now ^= 1) {
+    const bool more = term0 + DEPTH < TERMS;
+    if (more) read(term0 + DEPTH, now ^ 1);
+    #pragma unroll
+    for (int s = 0; s < DEPTH / 16; ++s) {
+      unsigned a[TILES_F][4];
+      #pragma unroll
+      for (int t = 0; t < TILES_F; ++t)
+        loadMatrices(a[t], left[now] + (firstF + t * 16 + lane % 16) * PITCH_F + s * 16 + lane / 16 * 8);
+      #pragma unroll
+      for (int n = 0; n < TILES_P; ++n) {
+        unsigned b[4];
+        loadTransposed(b, right[now] + (s * 16 + lane % 16) * PITCH_P + firstP + n * 16 + lane / 16 * 8);
+        #pragma unroll
+        for (int t = 0; t < TILES_F; ++t) {
+          multiply(sum[t][2 * n], a[t], b[0], b[1]);
+          multiply(sum[t][2 * n + 1], a[t], b[2], b[3]);
+        }
+      }
+    }
+    // Nobody reads these terms any more: the tile that is multiplied was read before the last barrier.
+    if (thread < DEPTH && more) terms[now][thread] = termOf(term0 + 2 * DEPTH + thread);
+    if (more) keep(now ^ 1);
+    __syncthreads();
+  }
+  #pragma unroll
+  for (int n = 0; n < 2 * TILES_P; ++n)
+    #pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const Inner to = place0 + firstP + n * 8 + p + e;
+      if (to >= BATCH * PLACES) continue;
+      T* results = y + filterAt(to / PLACES, group, filter0) + to % PLACES;
+      #pragma unroll
+      for (int t = 0; t < TILES_F; ++t)
+        #pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const int filter = firstF + t * 16 + g + h * 8;
+          if (filter0 + filter < FILTERS) store(sum[t][n][h * 2 + e], results[filter * (Index)PLACES]);
+        }
+    }
+}
+extern "C" __global__ void __launch_bounds__(THREADS) braid_conv(const T* x, const T* w, T* y, Index count) {
+  gridDependencySync();
+  convolve<false>(x, w, y);
+}
+)cuda";
+
+// Where filters are read by 16 bytes.
+constexpr const char* kTensorWide = R"cuda(
+extern "C" __global__ void __launch_bounds__(THREADS) braid_conv_wide(const T* x, const T* w, T* y, Index) {
+  gridDependencySync();
+  convolve<true>(x, w, y);
+}
+)cuda";
+
+std::string constant(const char* type, const std::string& name, std::int64_t value) {
+  return "constexpr " + std::string(type) + " " + name + " = " + std::to_string(value) + ";\n";
+}
+
+// Whether 32 bits hold every place, term and offset, with some of a tile beyond the last one.
+bool isSmall(const KernelSpec& spec) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max() / 2;
+  std::int64_t padded = spec.conv.channels;
+  for (const ConvDim& dim : spec.conv.spatial) padded *= dim.before + dim.input + dim.after;
+  return padded <= most && spec.conv.filters <= most && spec.batch * spec.conv.outputs() <= most &&
+         spec.conv.channels * spec.conv.taps() <= most;
+}
+
+std::string constants(const KernelSpec& spec) {
+  const ConvSpec& one = spec.conv;
+  const char* inner = isSmall(spec) ? "int" : "long long";
+  std::string text = "typedef long long Index;\ntypedef " + std::string(inner) + " Inner;\n";
+  text += "typedef " + std::string(cudaTypeName(spec.input)) + " T;\n";
+  text += "typedef unsigned " + std::string(one.taps() <= 32 ? "int" : "long long") + " Mask;\n";
+  text += constant("Index", "GROUPS", one.groups);
+  for (const auto& [name, value] : {std::pair{"BATCH", spec.batch},
+                                    {"CHANNELS", one.channels},
+                                    {"FILTERS", one.filters},
+                                    {"INPUTS", one.inputs()},
+                                    {"TAPS", one.taps()},
+                                    {"TERMS", one.channels * one.taps()},
+                                    {"PLACES", one.outputs()}})
+    text += constant("Inner", name, value);
+  // Every convolution has three dimensions, the outer ones of size 1 where it has fewer. A step that is never
+  // taken may be larger than Inner.
+  for (std::size_t d = 0; d < 3; ++d) {
+    const std::size_t missing = 3 - one.spatial.size();
+    const ConvDim dim = d < missing ? ConvDim() : one.spatial[d - missing];
+    const std::string number = std::to_string(d);
+    text += constant("Inner", "INPUT" + number, dim.input) + constant("Inner", "BEFORE" + number, dim.before);
+    text += constant("Inner", "STRIDE" + number, dim.output() > 1 ? dim.stride : 1);
+    text += constant("Inner", "DILATION" + number, dim.kernel > 1 ? dim.dilation : 1);
+    if (d == 0) continue;
+    text +=
+        constant("Inner", "KERNEL" + number, dim.kernel) + constant("Inner", "OUTPUT" + number, dim.output());
+  }
+  return text;
+}
+
+// The tile of a block of threads.
+struct Tile {
+  std::int64_t filters, places, tilesF, tilesP;
+  std::int64_t threads() const { return 32 * (filters / (16 * tilesF)) * (places / (16 * tilesP)); }
+  std::int64_t blocks(const KernelSpec& spec) const {
+    const ConvSpec& one = spec.conv;
+    return (one.filters + filters - 1) / filters * ((spec.batch * one.outputs() + places - 1) / places) *
+           one.groups;
+  }
+};
+
+// The largest one that fits the filters and leaves no multiprocessor without a block.
+Tile tileOf(const KernelSpec& spec, int multiprocessors) {
+  constexpr Tile kLarge{128, 128, 4, 2}, kMedium{64, 128, 2, 2}, kSmall{64, 64, 2, 2}, kFlat{32, 128, 2, 2},
+      kFlattest{16, 128, 1, 2};
+  if (spec.conv.filters <= 16) return kFlattest;
+  if (spec.conv.filters <= 32) return kFlat;
+  if (spec.conv.filters > 64 && kLarge.blocks(spec) >= multiprocessors) return kLarge;
+  return kMedium.blocks(spec) >= multiprocessors ? kMedium : kSmall;
+}
+
+// Filters in a group for which products would be of zeros mostly.
+constexpr std::int64_t kFewFilters = 2;
+
+}  // namespace
+}  // namespace conv
+
+void convSource(const KernelSpec& spec, int architecture, int multiprocessors, KernelSource* source) {
+  const ConvSpec& one = spec.conv;
+  std::string text = kPrelude + conv::constants(spec) + conv::kCommon;
+  const std::int64_t results = spec.batch * one.groups * one.filters * one.outputs();
+  source->alignments = {1, 16, 1};
+  if (one.filters <= conv::kFewFilters) {
+    text += conv::constant("int", "UNROLL", one.taps() <= 64 ? one.taps() : 1) + conv::kDirect;
+    source->plain = {"braid_conv", (results + 255) / 256 * 256, 256, false};
+  } else if (spec.input != DType::f32 && architecture >= 80) {
+    const conv::Tile tile = conv::tileOf(spec, multiprocessors);
+    text += conv::constant("int", "BLOCK_F", tile.filters) + conv::constant("int", "BLOCK_P", tile.places) +
+            conv::constant("int", "TILES_F", tile.tilesF) + conv::constant("int", "TILES_P", tile.tilesP);
+    text += tensorCoresText(spec.input) + conv::kTensor;
+    const auto block = static_cast<unsigned>(tile.threads());
+    const std::int64_t threads = tile.blocks(spec) * block;
+    source->plain = {"braid_conv", threads, block, false};
+    if (one.channels * one.taps() % 8 == 0) {
+      text += conv::kTensorWide;
+      source->vector = {"braid_conv_wide", threads, block, false};
+    }
+  } else {
+    text += conv::kPlain;
+    source->plain = {"braid_conv", conv::Tile{64, 64, 1, 1}.blocks(spec) * 256, 256, false};
+  }
+  source->text = std::move(text);
+  source->byteOffsets.assign(3, 0);
+  source->count = results;
+  source->wide = true;
+}
+
+}  // namespace braid::cuda
