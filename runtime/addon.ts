@@ -77,6 +77,11 @@ export interface NativeReport {
    * how many this process has measured. And how many kernels of this process call cuDNN.
    */
   readonly choices: { folder: string; kept: number; measured: number; byCudnn: number }
+  /**
+   * The code of generated kernels: the folder where it is kept (empty: nowhere), of how many kernels, and how many this
+   * process has compiled.
+   */
+  readonly kernels: { folder: string; kept: number; compiled: number }
 }
 
 /** Life as a number: tick 0, state 1, param 2, input 3, output 4. Space: device 0, pinned 1. */

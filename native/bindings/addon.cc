@@ -38,6 +38,11 @@ Napi::Value probe(const Napi::CallbackInfo& info) {
   choices.Set("measured", static_cast<double>(report.choices.measured));
   choices.Set("byCudnn", static_cast<double>(report.choices.byCudnn));
   result.Set("choices", choices);
+  Napi::Object kernels = Napi::Object::New(env);
+  kernels.Set("folder", report.kernels.folder);
+  kernels.Set("kept", static_cast<double>(report.kernels.kept));
+  kernels.Set("compiled", static_cast<double>(report.kernels.compiled));
+  result.Set("kernels", kernels);
   return result;
 }
 

@@ -15,11 +15,11 @@ namespace braid::cuda {
 // wherever it can. The last two are for tests and comparisons.
 enum class UseCudnn : std::uint8_t { measured, never, always };
 
-// Names or paths to try, in order, for each library; empty: where an installation has them. And the folder
-// where measured choices are kept; empty: nowhere.
+// Names or paths to try, in order, for each library; empty: where an installation has them. And the folders
+// where measured choices and compiled kernels are kept; empty: nowhere.
 struct LibraryPaths {
   std::vector<std::string> driver, nvrtc, cublasLt, cudnn;
-  std::string choices{};
+  std::string choices{}, kernels{};
   UseCudnn useCudnn = UseCudnn::measured;
 };
 

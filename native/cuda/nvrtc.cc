@@ -41,8 +41,8 @@ struct Program {
 
 }  // namespace
 
-Compiler::Compiler(std::shared_ptr<Context> context, std::vector<std::string> paths)
-    : context_(std::move(context)), paths_(std::move(paths)) {}
+Compiler::Compiler(std::shared_ptr<Context> context, std::vector<std::string> paths, std::string folder)
+    : context_(std::move(context)), paths_(std::move(paths)), files_(std::move(folder)) {}
 
 Status Compiler::ready() {
   if (library_) return Status::ok;
@@ -60,11 +60,35 @@ Status Compiler::compile(const std::string& source, const std::string& title, Fl
     return Status::ok;
   }
   if (const Status status = ready(); status != Status::ok) return status;
+  // A user's source may include files, which change.
+  const std::string name = flavor == Flavor::generated ? nameOf(source) : "";
+  if (!name.empty() && loadKept(name, module)) {
+    modules_.emplace(key, *module);
+    return Status::ok;
+  }
   std::string image;
   if (const Status status = build(source, title, flavor, &image); status != Status::ok) return status;
   if (const Status status = Module::load(context_, image, module); status != Status::ok) return status;
   modules_.emplace(key, *module);
+  if (!name.empty()) countCompiled(), files_.keep(name, image);
   return Status::ok;
+}
+
+bool Compiler::loadKept(const std::string& name, std::shared_ptr<Module>* module) const {
+  std::string image;
+  return files_.find(name, &image) && Module::load(context_, image, module) == Status::ok;
+}
+
+// The library says which version it is, but not which release of that.
+std::string Compiler::nameOf(const std::string& source) const {
+  std::error_code unknown;
+  const auto bytes = std::filesystem::file_size(library_->library.path, unknown);
+  std::string name = "braid kernel 1\nnvrtc " + std::to_string(library_->major) + "." +
+                     std::to_string(library_->minor) + " of " + std::to_string(unknown ? 0 : bytes) +
+                     " bytes\noptions";
+  bool binary = false;
+  for (const std::string& option : optionsFor(Flavor::generated, &binary)) name += " " + option;
+  return name + "\n" + source + "\n";
 }
 
 std::vector<std::string> Compiler::optionsFor(Flavor flavor, bool* binary) const {

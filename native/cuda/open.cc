@@ -1,7 +1,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "cuda/choice_files.h"
+#include "cuda/kept_files.h"
 #include "cuda/driver.h"
 #include "cuda/probe.h"
 
@@ -10,7 +10,8 @@ namespace {
 
 cuda::LibraryPaths installed() {
   cuda::LibraryPaths paths;
-  paths.choices = cuda::choiceFolder();
+  paths.choices = cuda::cacheFolder("choices");
+  paths.kernels = cuda::cacheFolder("kernels");
   const char* given = std::getenv("BRAID_CUDNN");
   const std::string use = given ? given : "";
   if (use == "off") paths.useCudnn = cuda::UseCudnn::never;

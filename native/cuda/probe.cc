@@ -1,9 +1,9 @@
 #include "cuda/probe.h"
 
-#include "cuda/choice_files.h"
 #include "cuda/context.h"
 #include "cuda/cudnn/kernels.h"
 #include "cuda/driver.h"
+#include "cuda/kept_files.h"
 
 namespace braid::cuda {
 namespace {
@@ -75,6 +75,7 @@ CudaReport probe(const LibraryPaths& paths) {
       cudnn ? LibraryReport{"cuDNN", cudnn->library.path, libraryVersionText(cudnn->version), ""}
             : LibraryReport{"cuDNN", "", "", problem});
   all.choices = {paths.choices, ChoiceFiles(paths.choices).count(), measuredChoices(), preparedByCudnn()};
+  all.kernels = {paths.kernels, CodeFiles(paths.kernels).count(), compiledKernels()};
   return all;
 }
 

@@ -211,12 +211,20 @@ struct ChoicesReport {
   std::size_t kept = 0;
   std::uint64_t measured = 0, byCudnn = 0;
 };
+// The code of generated kernels: the folder where it is kept, as above, how many kernels it has, and how many
+// this process has compiled.
+struct KernelsReport {
+  std::string folder;
+  std::size_t kept = 0;
+  std::uint64_t compiled = 0;
+};
 struct CudaReport {
   int deviceCount = 0;
   std::vector<LibraryReport> libraries;
   std::vector<DeviceInfo> devices;
   std::vector<std::size_t> freeBytes;
   ChoicesReport choices;
+  KernelsReport kernels;
 };
 CudaReport probeCuda();
 

@@ -53,19 +53,21 @@ const advice: readonly (readonly [RegExp, string, string])[] = [
 const adviceOf = (name: string) => advice.find(([pattern]) => pattern.test(name))
 const purposeOf = (name: string) => adviceOf(name)?.[1] ?? 'an optional part'
 
+type Kept = Pick<NativeReport, 'choices' | 'kernels'>
+
 interface Probe {
   readonly found: readonly DeviceSummary[]
   readonly libraries: readonly Library[]
-  readonly choices: NativeReport['choices'] | undefined
+  readonly kept: Kept | undefined
   readonly problem: string | undefined
 }
 
 const probe = (): Probe => {
   try {
-    const { libraries, choices } = native().probe()
-    return { found: devices(), libraries, choices, problem: undefined }
+    const { libraries, choices, kernels } = native().probe()
+    return { found: devices(), libraries, kept: { choices, kernels }, problem: undefined }
   } catch (error) {
-    return { found: [], libraries: [], choices: undefined, problem: (error as Error).message }
+    return { found: [], libraries: [], kept: undefined, problem: (error as Error).message }
   }
 }
 
@@ -103,19 +105,24 @@ const saySettings = (
     say(`  ${bad('refused')}, and with it the whole text:\n${indented(renderAll(faults))}`)
 }
 
-/** Where the measured choices of algorithms are kept. */
-const sayChoices = ({ folder, kept }: NativeReport['choices'], { say, styles }: Output): void => {
-  say(`\n${styles.bold('Products and attention on cuda')}`)
-  if (folder === '') {
+/** Where measured choices of algorithms and the code of kernels are kept. */
+const sayKept = ({ choices, kernels }: Kept, { say, styles }: Output): void => {
+  say(`\n${styles.bold('Kept for the next process, for cuda')}`)
+  if (choices.folder === '') {
     say(
-      '  Algorithms are measured at each open: BRAID_CACHE=off, or there is no HOME to keep the choices in.',
+      '  Nothing: BRAID_CACHE=off, or there is no HOME. Each open measures algorithms and compiles kernels anew.',
     )
     return
   }
-  const found = `${kept} ${kept === 1 ? 'is' : 'are'} kept in ${folder}`
-  const state = kept === 0 ? `none is kept yet; they will be in ${folder}` : found
-  say(`  Measured choices of algorithms: ${state}`)
-  say('  Delete the folder to have them measured anew. BRAID_CACHE=FOLDER keeps them elsewhere, off nowhere.')
+  const state = ({ folder, kept }: { folder: string; kept: number }): string =>
+    kept === 0
+      ? `none is kept yet; they will be in ${folder}`
+      : `${kept} ${kept === 1 ? 'is' : 'are'} kept in ${folder}`
+  say(`  Measured choices of algorithms: ${state(choices)}`)
+  say(`  Compiled kernels: ${state(kernels)}`)
+  say(
+    '  Delete a folder to have them made anew. BRAID_CACHE=FOLDER keeps them elsewhere, BRAID_CACHE=off nowhere.',
+  )
 }
 
 const indented = (text: string): string => text.replace(/^/gm, '  ')
@@ -130,7 +137,7 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
   if (values.device !== undefined && values.machine === undefined)
     throw new Misuse(`--device says where --machine FILE is measured: give --machine too\nusage: ${usage}`)
   const wanted = values.device === undefined ? 'auto' : device(values.device)
-  const { found, libraries, choices, problem } = probe()
+  const { found, libraries, kept, problem } = probe()
   const gpu = found.some(({ kind }) => kind === 'cuda')
   const todo = libraries
     .filter(({ found }) => found === '')
@@ -156,13 +163,13 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
     system,
     devices: found,
     libraries,
-    ...(choices === undefined ? {} : { choices }),
+    ...kept,
     todo,
     auto: gpu ? 'cuda:0' : 'host',
     allocator,
     ...(measured === undefined ? {} : { machine: measured }),
   })
-  sayDoctor({ system, found, libraries, choices, problem, todo, allocator, measured, gpu }, out)
+  sayDoctor({ system, found, libraries, kept, problem, todo, allocator, measured, gpu }, out)
   return problem === undefined ? 0 : 1
 }
 
@@ -177,7 +184,7 @@ interface Report extends Probe {
 }
 
 const sayDoctor = (report: Report, out: Output): void => {
-  const { system, found, libraries, choices, problem, todo, allocator, measured, gpu } = report
+  const { system, found, libraries, kept, problem, todo, allocator, measured, gpu } = report
   const { bold, good, bad, dim } = out.styles
   const { cores, memory } = system
   const free = `${bytes(memory.free)} of ${bytes(memory.total)} memory free`
@@ -193,7 +200,7 @@ const sayDoctor = (report: Report, out: Output): void => {
     found === '' ? problem : `${[version, found].filter(Boolean).join('  ')}, for ${purposeOf(name)}`,
   ])
   if (rows.length > 0) out.say(`\n${bold('Libraries')}\n${table(rows, '  ')}`)
-  if (choices !== undefined) sayChoices(choices, out)
+  if (kept !== undefined) sayKept(kept, out)
   saySettings(allocator, out)
   if (measured !== undefined) {
     const { device, file } = measured

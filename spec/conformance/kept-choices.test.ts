@@ -1,4 +1,5 @@
-// What is measured for products and attention when a plan is opened is kept for the next process.
+// What is measured for products and attention when a plan is opened is kept for the next process, and so is the code of
+// generated kernels.
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -13,6 +14,7 @@ const program = fileURLToPath(new URL('../fixtures/measured-choices.ts', import.
 interface Printed {
   readonly yields: string
   readonly choices: { readonly folder: string; readonly kept: number; readonly measured: number }
+  readonly kernels: { readonly folder: string; readonly kept: number; readonly compiled: number }
 }
 
 const opened = (device: string, cache: string): Printed => {
@@ -38,8 +40,12 @@ describe.each(present)('choices of algorithms on %s', device => {
   it('are measured once, and are then the same', { timeout: 240_000 }, () => {
     const first = opened(device, cache)
     expect(first.choices).toMatchObject({ folder, kept: choices, measured: choices })
+    const { compiled, ...where } = first.kernels
+    expect(where).toEqual({ folder: join(cache, 'kernels'), kept: compiled })
+    if (device !== 'host') expect(compiled).toBeGreaterThan(0)
     const second = opened(device, cache)
     expect(second.choices).toMatchObject({ folder, kept: choices, measured: 0 })
+    expect(second.kernels).toEqual({ ...where, compiled: 0 })
     expect(second.yields).toBe(first.yields)
   })
 
@@ -59,15 +65,19 @@ it('doctor says where choices are kept, how many there are, and how to have them
   const none = braidWith({ BRAID_CACHE: cache }, 'doctor')
   expect(none.stdout).toContain(`none is kept yet; they will be in ${folder}`)
   mkdirSync(folder)
+  mkdirSync(join(cache, 'kernels'))
+  writeFileSync(join(cache, 'kernels', 'a.kernel'), '')
   for (const name of ['a.choice', 'b.choice', 'b.choice.1.1']) writeFileSync(join(folder, name), '')
   const { status, stdout } = braidWith({ BRAID_CACHE: cache }, 'doctor')
   expect(status).toBe(0)
   expect(stdout).toMatch(new RegExp(`2 are kept in ${folder}`))
-  expect(stdout).toContain('Delete the folder')
+  expect(stdout).toMatch(new RegExp(`1 is kept in ${join(cache, 'kernels')}`))
+  expect(stdout).toContain('Delete a folder')
   const off = braidWith({ BRAID_CACHE: 'off' }, 'doctor')
   expect(off.stdout).toContain('BRAID_CACHE=off')
   expect(objectOf(braidWith({ BRAID_CACHE: cache }, 'doctor', '--json').stdout)).toMatchObject({
     choices: { folder, kept: 2 },
+    kernels: { folder: join(cache, 'kernels'), kept: 1 },
   })
   rmSync(cache, { recursive: true })
 })

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/choice_files.h"
+#include "cuda/kept_files.h"
 #include "cuda/cudnn/problem.h"
 #include "cuda/kernel.h"
 #include "cuda/nvrtc.h"

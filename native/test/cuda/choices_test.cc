@@ -274,7 +274,7 @@ TEST(ChoiceFolder, FollowsTheEnvironment) {
   }
   const auto folder = [&](const char* own, const char* users, const char* home) {
     ::setenv(names[0], own, 1), ::setenv(names[1], users, 1), ::setenv(names[2], home, 1);
-    return cuda::choiceFolder();
+    return cuda::cacheFolder("choices");
   };
   EXPECT_EQ(folder("", "", "/home/a"), "/home/a/.cache/braid/choices");
   EXPECT_EQ(folder("", "/cache", "/home/a"), "/cache/braid/choices");

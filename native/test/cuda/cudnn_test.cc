@@ -5,7 +5,7 @@
 #include <array>
 #include <filesystem>
 
-#include "cuda/choice_files.h"
+#include "cuda/kept_files.h"
 #include "cuda/cudnn/choice.h"
 #include "cuda/cudnn/kernels.h"
 #include "cuda/probe.h"
