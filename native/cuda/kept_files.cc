@@ -83,7 +83,9 @@ bool KeptFiles::find(const std::string& problem, std::string* content) const {
 
 void KeptFiles::keep(const std::string& problem, const std::string& content) const {
   const std::string text = problem + content;
-  if (folder_.empty() || text.size() + checkOf("").size() > limits_.bytes || count() >= limits_.files) return;
+  if (folder_.empty() || text.size() + checkOf("").size() > limits_.bytes) return;
+  if (there_ == 0) there_ = count();
+  if (there_++ >= limits_.files) return;
   std::error_code ignored;
   std::filesystem::create_directories(folder_, ignored);
   static std::atomic<std::uint64_t> written{0};

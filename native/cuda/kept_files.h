@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -33,6 +34,7 @@ class KeptFiles {
   std::string folder_;
   const char* suffix_;
   Limits limits_;
+  mutable std::atomic<std::size_t> there_{0};  // files, once one is kept; another process may add to them
 };
 
 // Choices of algorithms that were measured. A choice has `text()`, which are lines, and `parse(text)`.

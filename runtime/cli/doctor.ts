@@ -34,7 +34,7 @@ const advice: readonly (readonly [RegExp, string, string])[] = [
   ],
   [
     /cudnn/i,
-    "attention on cuda where it is faster than Braid's own kernel",
+    "attention and convolutions on cuda where it is faster than Braid's own kernels",
     'needed by nothing; to have it: pip install nvidia-cudnn-cu12 (or -cu13), then put its folder in ' +
       'LD_LIBRARY_PATH, and unset BRAID_CUDNN',
   ],
