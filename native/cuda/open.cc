@@ -1,8 +1,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "cuda/kept_files.h"
 #include "cuda/driver.h"
+#include "cuda/kept_files.h"
 #include "cuda/probe.h"
 
 namespace braid {

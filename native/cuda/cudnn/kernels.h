@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/kept_files.h"
 #include "cuda/cudnn/problem.h"
+#include "cuda/kept_files.h"
 #include "cuda/kernel.h"
 #include "cuda/nvrtc.h"
 

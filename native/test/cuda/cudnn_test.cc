@@ -5,9 +5,9 @@
 #include <array>
 #include <filesystem>
 
-#include "cuda/kept_files.h"
 #include "cuda/cudnn/choice.h"
 #include "cuda/cudnn/kernels.h"
+#include "cuda/kept_files.h"
 #include "cuda/probe.h"
 #include "test/cuda/fake.h"
 
