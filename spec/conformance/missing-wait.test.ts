@@ -136,7 +136,7 @@ const isSeen = async (plan: Plan, c: number, made: Sample): Promise<boolean> => 
   const spacious = plan.storage === 'pooled' ? { bound } : {}
   const without: Plan = { ...plan, ...spacious, commands: plan.commands.toSpliced(c, 1) }
   // Longer where the processor was busy, so that what must come first did not.
-  for (const milliseconds of [3, 20, 100])
+  for (const milliseconds of [3, 20, 100, 500])
     for (const run of suspects(plan, c)) {
       const got = await ran(without, made, delaying(plan, run, milliseconds))
       if (mismatch(made, wanted, got) !== undefined) return true
