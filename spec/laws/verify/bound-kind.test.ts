@@ -74,7 +74,9 @@ describe('an exact bound', () => {
     fc.assert(
       fc.property(patterns(40), fc.integer({ min: 1, max: 3 }), (pattern, inFlight) => {
         const plan = orThrow(compile(patternGraph(pattern), { mode: 'eager', inFlight }))
-        const { ticks } = poolPeakOf(plan)
+        const { ticks, exact } = poolPeakOf(plan)
+        // Without a steady state near enough the bytes of later ticks are unknown, which is rare.
+        fc.pre(exact)
         isTight(plan, 'exact', slowPoolPeaks(plan, ticks + 2).at(-1)!)
       }),
       { numRuns: runs(60) },
