@@ -110,11 +110,12 @@ const change = (values: HostArray, moved: HostArray, read: (value: HostArray) =>
 }
 
 /**
- * What `interpret` yields, with what rounding is worth in it: the graph is also run with every inexact result
- * moved by as much as its operator lets a device differ, once in scattered directions and once upward, and
- * the largest change of an output, one unit in the last place at least, is allowed three times. So what is allowed follows from the values
- * themselves: the lengths of the sums, the element types, the depth of the graph, what cancels and what grows.
- * An output with nothing inexact before it must be equal bit for bit. `feeds` are subscribed to three times.
+ * What `interpret` yields, with what rounding is worth in it: the graph is also run with every inexact
+ * result moved by as much as its operator lets a device differ, once in scattered directions and once
+ * upward, and the largest change of an output, one unit in the last place at least, is allowed three times.
+ * So what is allowed follows from the values themselves: the lengths of the sums, the element types, the
+ * depth of the graph, what cancels and what grows. An output with nothing inexact before it must be equal
+ * bit for bit. `feeds` are subscribed to three times.
  */
 export const meaning =
   <I extends Ports, O extends Ports>(graph: Graph<I, O> | GraphIR, options: InterpretOptions = {}) =>

@@ -8,8 +8,8 @@
 
 namespace braid::cuda {
 
-// What takes time to find out or to make, kept in a folder of the user for the next process, one file for
-// each problem. A file is written under another name and then renamed, so that processes which write the same
+// Results that take time to compute, kept in a folder of the user for the next process, one file for each
+// problem. A file is written under another name and then renamed, so that processes which write the same
 // at once leave one whole file. No lock is taken, and nothing is reported: what cannot be read or written is
 // made at each open.
 class KeptFiles {
@@ -34,7 +34,9 @@ class KeptFiles {
   std::string folder_;
   const char* suffix_;
   Limits limits_;
-  mutable std::atomic<std::size_t> there_{0};  // files, once one is kept; another process may add to them
+  // The number of files, counted before the first one is kept. Files that other processes add later are not
+  // in it.
+  mutable std::atomic<std::size_t> there_{0};
 };
 
 // Choices of algorithms that were measured. A choice has `text()`, which are lines, and `parse(text)`.

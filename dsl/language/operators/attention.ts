@@ -138,11 +138,15 @@ const dense = (heads: number, rows: number, row: number): AttentionOperand => ({
   strides: [heads * rows * row, rows * row, row],
 })
 
-// As much as cuDNN's kernels take for what their thread blocks share of the work.
+// cuDNN's thread blocks count there which part of the work comes next.
 const scratchBytes = 256
+/** Elements of a row that cuDNN's kernels hold at most. */
 const mostTiled = 256
 
-/** Whether cuDNN may compute it: queries of whole 16 bytes that share keys by more than a few, and no mask. */
+/**
+ * Whether cuDNN may compute it: rows are whole units of 16 bytes, more than a few queries share keys, each query sees a
+ * key, the scale is positive, and there is no mask.
+ */
 const isLibrarys = (spec: AttentionSpec): boolean => {
   const { queries, keys, size, valueSize, causal, scale, dtype, mask, length } = spec
   return (

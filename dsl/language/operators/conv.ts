@@ -304,8 +304,8 @@ export const convOperator: Operator = {
   scale: ([x, w]) => (x ?? 0) * (w ?? 0),
 }
 
-// Of a large convolution, offered to the library: its kernels for tensor cores, which f32 has none of, copy the
-// operands to an order of their own.
+// The workspace that a large convolution offers to the library. Kernels for tensor cores copy the operands there in
+// another order; f32 does not use tensor cores.
 const wantsWorkspace = 2 ** 30
 const workspaceOf = (dtype: DType, movedBytes: number): number =>
   Math.min((dtype === 'f32' ? 0 : movedBytes) + 4096, workspaceBytes)

@@ -15,7 +15,8 @@ namespace {
 constexpr double kAskedFrom = 1073741824.0;  // 2^30 floating-point operations
 constexpr int kLeastArchitecture = 80;
 
-// Kept choices are measured anew when this changes: it must with anything in this folder that decides one.
+// Increase it with every change in this folder that may choose differently: kept choices are then measured
+// anew.
 constexpr int kCudnnFormat = 1;
 
 std::atomic<std::uint64_t> prepared{0};

@@ -26,7 +26,7 @@ struct CudnnKind {
   bool (*describe)(std::shared_ptr<CudnnSession> session, const KernelSpec& spec, CudnnProblem* problem);
   double (*flops)(const KernelSpec& spec);     // operations of floating-point arithmetic
   std::string (*key)(const KernelSpec& spec);  // all that the time of a launch depends on
-  int mostPlans;                               // that are tried
+  int mostPlans;                               // how many plans are tried at most
 };
 // Many queries of f16 or bf16, each of which sees a key; no mask, no length, and nothing appended.
 extern const CudnnKind kCudnnAttention;

@@ -16,7 +16,8 @@ namespace {
 constexpr double kTunedFrom = 8589934592.0;  // 2^33 floating-point operations
 constexpr int kCandidates = 8;
 
-// Kept choices are measured anew when this changes: it must with anything in this folder that decides one.
+// Increase it with every change in this folder that may choose differently: kept choices are then measured
+// anew.
 constexpr int kChoiceFormat = 3;
 
 class MatmulKernel : public CudaKernel {
