@@ -18,7 +18,6 @@ import { rates } from './passes/rates.js'
 import { simplify } from './passes/simplify.js'
 import { unroll } from './passes/unroll.js'
 import { chooseArenas } from './search/choose-arenas.js'
-import { chooseFusion } from './search/choose-fusion.js'
 import { chooseMode } from './search/choose-mode.js'
 import { fitToMemory } from './search/fit-to-memory.js'
 import { emitted, nowProved, unproved } from './search/prove.js'
@@ -66,7 +65,7 @@ const compiled = (source: GraphIR, options: unknown): Passed<Plan> =>
     E.chain(devices),
     // 3. The plan; under `mode: 'auto'` two of them, of which one is chosen. Chains of operations become one kernel
     // each, where that makes the plan no worse.
-    E.chain(chooseMode(chooseFusion(lowered(portsOf(source))))),
+    E.chain(chooseMode(lowered(portsOf(source)))),
     // 5. Of all plans that were made only the one that is taken is proved.
     E.chain(nowProved),
   )

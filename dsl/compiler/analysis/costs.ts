@@ -25,24 +25,31 @@ export interface Costs extends Usage {
 const mostKnown = 1024
 
 /**
+ * What each operation demands of the machine. Operations that do the same have one `Work`; its demand does not depend
+ * on their names, unless their times are measured.
+ */
+const demandsOf = ({ machine, profile }: Settings): ((operation: Operation) => Demand) => {
+  if (profile.size > 0) return operation => demandOf(operation, machine, profile)
+  const known = new Map<Work, Demand>()
+  return operation => {
+    const work = workOf(operation)
+    const found = known.get(work) ?? demandOf(operation, machine)
+    if (known.size < mostKnown) known.set(work, found)
+    return found
+  }
+}
+
+/**
  * Nanoseconds from start to end of each operation with nothing concurrent: enough to find the longest path.
  */
 export const aloneOf = (
   operations: readonly Operation[],
-  { machine, profile }: Settings,
+  settings: Settings,
   allocator: ArrayAllocator = heap,
 ): Float64Array => {
   const alone = allocator.float64(operations.length)
-  // Large graphs repeat few fused kernels; their times do not depend on their names.
-  const known = new Map<Work, number>()
-  for (let i = 0; i < operations.length; i++) {
-    const operation = operations[i]!
-    const work = workOf(operation)
-    const repeats = work.kernel?.kind === 'map' && profile.size === 0
-    const found = repeats ? known.get(work) : undefined
-    alone[i] = found ?? demandOf(operation, machine, profile).nanoseconds
-    if (repeats && found === undefined && known.size < mostKnown) known.set(work, alone[i]!)
-  }
+  const demand = demandsOf(settings)
+  for (let i = 0; i < operations.length; i++) alone[i] = demand(operations[i]!).nanoseconds
   return alone
 }
 
@@ -50,14 +57,16 @@ export const aloneOf = (
  * The costs of each operation: measured times where the profile has them, else the machine's figures. In graph
  * mode those of a graph's nodes: edges and events cost the issuing thread nothing, and no queue is full.
  */
-export const costsOf = (operations: readonly Operation[], { machine, profile, mode }: Settings): Costs => {
+export const costsOf = (operations: readonly Operation[], settings: Settings): Costs => {
+  const { machine, profile, mode } = settings
   const { host, device } = machine
+  const demanded = demandsOf(settings)
   let devices = 1
   for (const { device = 0 } of operations) devices = Math.max(devices, device + 1)
   const issue = new Float64Array(operations.length)
   const demand = (i: number): Demand => {
     const operation = operations[i]!
-    const found = demandOf(operation, machine, profile)
+    const found = demanded(operation)
     if (mode !== 'graph' || operation.collective !== undefined) {
       issue[i] = callOf(operation, found, machine)
       return found

@@ -3,7 +3,7 @@ import type { Plan } from '../../ir/plan.js'
 import type { TensorSpec } from '../../ir/tensor.js'
 import type { BoundKernel } from '../../language/bound-kernel.js'
 import type { InitData } from '../../language/initial-value.js'
-import type { Change, Choice, Operation, Placed } from './ir.js'
+import type { Change, Checked, Choice, Operation, Placed } from './ir.js'
 import type { Settings } from './options.js'
 import type { Passed } from './pass.js'
 
@@ -110,6 +110,8 @@ export interface Provenance {
   readonly decisions: Decisions
   /** While plans are compared: what is predicted, by the number of ticks that have lanes of their own. */
   readonly ticks?: Map<number, PredictedTick>
+  /** While modes are compared: the graph with the fused kernels that were taken. */
+  readonly fused?: Checked
   /** Where the plan's laws are not proved yet: proves them. */
   readonly prove?: () => Passed<Plan>
 }

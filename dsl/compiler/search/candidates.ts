@@ -98,9 +98,20 @@ export class Evaluator {
     return { ...this.ir, operations }
   }
 
-  private ordered({ by, ahead, window }: Candidate, keep: boolean): Passed<Ordered> {
+  private eagerBy(by: Ordering['by']): Passed<Int32Array> {
     const eager = this.eager.get(by) ?? eagerOrder(by, this.ir)
     this.eager.set(by, eager)
+    return eager
+  }
+
+  /** Whether two ways to order the graph come to the same order. */
+  isSameOrder(by: Ordering['by'], other: Ordering['by']): boolean {
+    const [one, two] = [this.eagerBy(by), this.eagerBy(other)]
+    return E.isRight(one) && E.isRight(two) && one.right.every((i, at) => i === two.right[at])
+  }
+
+  private ordered({ by, ahead, window }: Candidate, keep: boolean): Passed<Ordered> {
+    const eager = this.eagerBy(by)
     const ordering = { ahead, keep: keep && this.hasWindows(window) }
     return pipe(
       eager,

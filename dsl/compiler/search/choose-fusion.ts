@@ -8,9 +8,12 @@ import type { Effort } from '../passes/fuse/regions.js'
 import { type Fused, fuse as fuseKernels } from '../passes/fuse.js'
 import { latencyOf, mostPredicted, tickOf, worth } from './choose-arenas.js'
 
-const explained = (plan: Plan, fusion: Fusion, { settings: { memory } }: Checked): Plan => {
+/** `fused`: the graph that was planned, kept for the plan in graph mode where there is to be one. */
+const explained = (plan: Plan, fusion: Fusion, ir: Checked, fused?: Checked): Plan => {
+  const { memory } = ir.settings
   const provenance = provenanceOf(plan)!
-  recordProvenance(plan, { ...provenance, decisions: { ...provenance.decisions, memory, fusion } })
+  const kept = fused === undefined || isLarge(ir) ? {} : { fused }
+  recordProvenance(plan, { ...provenance, ...kept, decisions: { ...provenance.decisions, memory, fusion } })
   return plan
 }
 
@@ -24,6 +27,20 @@ const isLarge = ({ nodes }: Checked): boolean => nodes.length > mostPredicted
 
 /** Operations of a graph up to which many sets of regions are tried in graph mode, where each costs several arenas. */
 const mostInGraphs = 2 ** 11
+
+/**
+ * Plans the graph in graph mode with the kernels that the eager plan's were fused into; undefined where that is to be
+ * found out anew, as it is of a graph that is small enough. One more plan of those that fuse nothing is spared.
+ */
+export const fusedAlike =
+  (planned: (ir: Checked) => Passed<Plan>) =>
+  (eager: Plan, ir: Checked): Passed<Plan> | undefined => {
+    const { fused, decisions } = provenanceOf(eager)!
+    if (ir.nodes.length <= mostInGraphs || fused === undefined) return undefined
+    return E.map((plan: Plan) => explained(plan, decisions.fusion!, ir))(
+      planned({ ...fused, settings: ir.settings }),
+    )
+  }
 
 const triesFew = (ir: Checked): boolean =>
   isLarge(ir) || (ir.settings.mode === 'graph' && ir.nodes.length > mostInGraphs)
@@ -145,7 +162,7 @@ export const chooseFusion =
       const isSame = Number.isFinite(bytes) && bytes === leastOf(plain) && least.fusion === undefined
       const against = E.isLeft(plan) || E.isLeft(plain) ? undefined : worse(plan.right, plain.right, ir)
       const isTaken = E.isRight(plan) && against === undefined && !isSmall
-      if (isTaken) return E.right(explained(plan.right, { ...fusion, rejected }, ir))
+      if (isTaken) return E.right(explained(plan.right, { ...fusion, rejected }, ir, fused))
       const isLeast = bytes < leastOf(least.plan) || (isSame && against === undefined)
       if (isLeast) least = { plan, fusion }
       if (against !== undefined && !(isLeast && isSmall)) rejected.push(against)

@@ -8,7 +8,7 @@ import type { Settings } from '../analysis/options.js'
 import type { Passed } from '../analysis/pass.js'
 import { type Modes, provenanceOf, recordProvenance } from '../analysis/provenance.js'
 import { cheap, mostPredicted, tickOf, worth } from './choose-arenas.js'
-import { leastOf } from './choose-fusion.js'
+import { chooseFusion, fusedAlike, leastOf } from './choose-fusion.js'
 
 /**
  * Where the program does not say `memory`, graph mode may hold so many bytes more than eager mode, if they are more
@@ -81,14 +81,17 @@ const explained = (plan: Plan, modes: Modes, { memory }: Settings): Plan => {
  * so many operations that nothing is predicted, the eager plan alone is made.
  */
 export const chooseMode =
-  (planned: (ir: Checked) => Passed<Plan>) =>
+  (lowered: (ir: Checked) => Passed<Plan>) =>
   (ir: Checked): Passed<Plan> => {
     const { settings } = ir
+    const planned = chooseFusion(lowered)
     if (settings.mode !== 'auto') return planned(ir)
     const eager = planned({ ...ir, settings: { ...settings, mode: 'eager' } })
     if (ir.nodes.length > mostPredicted) return eager
-    const inGraphs = (memory: Settings['memory']): Passed<Plan> =>
-      planned({ ...ir, settings: { ...settings, mode: 'graph', storage: 'planned', memory } })
+    const inGraphs = (memory: Settings['memory']): Passed<Plan> => {
+      const graph = { ...ir, settings: { ...settings, mode: 'graph', storage: 'planned', memory } } as const
+      return (E.isRight(eager) ? fusedAlike(lowered)(eager.right, graph) : undefined) ?? planned(graph)
+    }
     const graph = inGraphs(settings.memory)
     if (E.isLeft(eager) && E.isLeft(graph)) return leastOf(graph) < leastOf(eager) ? graph : eager
     if (E.isLeft(eager) || E.isLeft(graph)) return E.isLeft(eager) ? graph : eager

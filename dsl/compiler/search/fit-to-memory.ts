@@ -52,6 +52,7 @@ const fastest = (evaluator: Evaluator): Candidate => {
   const { operations, lanes } = evaluator.ir
   const [path, time] = [unlimited('critical path'), unlimited('time')]
   if (lanes.length < 2 || operations.length > mostPredicted) return path
+  if (evaluator.isSameOrder(path.by, time.by)) return path
   const plain = evaluator.tick(path)
   return evaluator.tick(time) < plain * (1 - worth) ? time : path
 }

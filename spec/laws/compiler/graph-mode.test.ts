@@ -23,6 +23,7 @@ import {
 import { parsePlanParts } from '../../../dsl/ir/load.js'
 import type { PlanGraph } from '../../../dsl/ir/plan.js'
 import { verify } from '../../../dsl/verify/verify.js'
+import { largeGraph } from '../../fixtures/graphs/large.js'
 import { patternGraph, patterns } from '../../fixtures/graphs/patterns.js'
 import { sample } from '../../fixtures/graphs/random.js'
 import { cutInPieces, outcomesOf } from '../../fixtures/plans/issued.js'
@@ -228,3 +229,15 @@ const sameInAnyOrder = (plan: Plan, seed: number): void => {
   const { expected, found } = outcomesOf(plan, seed)
   for (const outcome of found) expect(outcome).toEqual(expected)
 }
+
+test('of a graph of thousands of operations, graph mode has the kernels that eager mode was fused into', () => {
+  const graph = largeGraph('streamed', 1200, 8)
+  const [eager, auto] = (['eager', 'auto'] as const).map(mode => orThrow(compile(graph, { mode })))
+  expect(auto!.graphs?.length).toBe(1)
+  expect(explain(auto!)).toContain('fused')
+  const names = (plan: Plan): string[] => plan.nodes.map(({ name }) => name).sort()
+  expect(names(auto!)).toEqual(names(eager!))
+  expect(eager!.nodes.length).toBeLessThan(
+    orThrow(compile(graph, { mode: 'eager', fuse: false })).nodes.length,
+  )
+})
