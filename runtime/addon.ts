@@ -218,6 +218,8 @@ export interface NativeProgram {
    * ArrayBuffer over it. A buffer and slot have one live view: a new call detaches the view before.
    */
   view(buffer: number, slot: number): ArrayBuffer
+  /** Detaches such an ArrayBuffer, so that a view that is used too late reads nothing. */
+  detach(view: ArrayBuffer): void
   /**
    * The block of an output in device memory, in one slot: its handle for the space of its device, its address
    * and its size. The next tick in the slot comes after all uses that were marked on it.
@@ -674,8 +676,6 @@ export interface Addon {
     options: NativeAllocatorOptions,
     trace: NativeTraceOps,
   ): Promise<NativeReplayFigures>
-  /** Detaches an ArrayBuffer, so that a view that is used too late reads nothing. */
-  detach(buffer: ArrayBuffer): void
 }
 
 const candidates = [

@@ -64,13 +64,6 @@ Napi::Value openCudaDevice(const Napi::CallbackInfo& info) {
   return deviceObject(info.Env(), DeviceMemory::alone(std::move(driver)));
 }
 
-Napi::Value detach(const Napi::CallbackInfo& info) {
-  if (!info[0].IsArrayBuffer()) throw Napi::TypeError::New(info.Env(), "buffer must be an ArrayBuffer");
-  auto buffer = info[0].As<Napi::ArrayBuffer>();
-  if (!buffer.IsDetached()) buffer.Detach();
-  return info.Env().Undefined();
-}
-
 Napi::Object init(Napi::Object exports) {
   exports.Set("version", BRAID_VERSION);
   define<probe>(exports, "probe");
@@ -78,7 +71,6 @@ Napi::Object init(Napi::Object exports) {
   define<openCudaDevice>(exports, "openCuda");
   define<openCaching>(exports, "openCaching");
   define<replayTrace>(exports, "replay");
-  define<detach>(exports, "detach");
   return exports;
 }
 

@@ -2,6 +2,8 @@
 #include "bindings/native_program.h"
 
 #include <map>
+#include <memory>
+#include <unordered_map>
 #include <utility>
 
 #include "bindings/async.h"
@@ -16,6 +18,50 @@
 
 namespace braid::bindings {
 namespace {
+
+struct OpenProgram;
+
+// Keeps the memory of one view alive while it may be read. The range outlives `close` where JavaScript has
+// transferred the memory (ArrayBuffer.prototype.transfer) into an ArrayBuffer that `close` cannot detach.
+//
+// V8 counts the memory of an ArrayBuffer as some that its garbage collector may free, and collects all
+// garbage once 64 MiB came up since the last time: for ticks of large outputs, every other tick. But pinned
+// memory belongs to the session, so it is taken off that count for as long as V8 has it in there.
+struct ViewOwner {
+  void discount(Napi::Env env) {
+    discounted = true;
+    adjust(env, -bytes);
+  }
+
+  // Just before V8 takes the bytes off its count itself: from the least count that there was it starts the
+  // next 64 MiB, so the count must not fall below what it was.
+  void restore(Napi::Env env) {
+    if (std::exchange(discounted, false)) adjust(env, bytes);
+  }
+
+  static void adjust(Napi::Env env, std::int64_t by) {
+    std::int64_t count = 0;
+    napi_adjust_external_memory(env, by, &count);
+  }
+
+  std::shared_ptr<OpenProgram> program;
+  std::shared_ptr<const PinnedBlock> block;
+  std::int64_t bytes;
+  bool discounted = false;
+};
+
+// The ArrayBuffer over a range of pinned memory. V8 forbids two live ones over the same bytes.
+struct View {
+  void detach(Napi::Env env) {
+    Napi::ArrayBuffer present = buffer.IsEmpty() ? Napi::ArrayBuffer() : buffer.Value();
+    if (present.IsEmpty() || present.IsDetached()) return;
+    owner->restore(env);
+    present.Detach();
+  }
+
+  Napi::Reference<Napi::ArrayBuffer> buffer;  // weak
+  ViewOwner* owner = nullptr;                 // lives at least as long as the buffer is not detached
+};
 
 // The native part of a NativeProgram. Its JavaScript object owns it, and so do the views of its memory and
 // the work that closes it. JavaScript thread only, except the session.
@@ -47,29 +93,18 @@ struct OpenProgram {
   }
 
   void detachViews() {
-    for (auto& [key, reference] : views) detach(reference.Value());
+    for (auto& [address, view] : views) view.detach(env);
     views.clear();
-  }
-
-  static void detach(Napi::ArrayBuffer buffer) {
-    if (!buffer.IsEmpty() && !buffer.IsDetached()) buffer.Detach();
   }
 
   const Napi::Env env;
   std::shared_ptr<Channel> channel;
   std::unique_ptr<Session> session;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, Napi::Reference<Napi::ArrayBuffer>> views;  // weak
-  Napi::Reference<Napi::Promise> closing;  // strong while it closes
-  bool closed = false;                     // close has been called
+  std::unordered_map<const void*, View> views;  // by address
+  Napi::Reference<Napi::Promise> closing;       // strong while it closes
+  bool closed = false;                          // close has been called
   bool hooked = false;
   std::vector<std::shared_ptr<Device>> counted;  // its devices, each of which counts its open programs
-};
-
-// Keeps the memory of one view alive while it may be read. The range outlives `close` where JavaScript has
-// transferred the memory (ArrayBuffer.prototype.transfer) into an ArrayBuffer that `close` cannot detach.
-struct ViewOwner {
-  std::shared_ptr<OpenProgram> program;
-  std::shared_ptr<const PinnedBlock> block;
 };
 
 std::shared_ptr<OpenProgram> opened(const Napi::CallbackInfo& info) {
@@ -97,21 +132,32 @@ Napi::Value view(const Napi::CallbackInfo& info) {
   }
   const std::int64_t slots = slotted ? program->session->spec().inFlight : 1;
   const auto slot = static_cast<std::uint32_t>(integerAt(info[1], "slot", 0, slots - 1));
-  Napi::Reference<Napi::ArrayBuffer>& last = program->views[{index, slot}];
-  // V8 forbids two live ArrayBuffers over the same bytes.
-  if (!last.IsEmpty()) OpenProgram::detach(last.Value());
   if (buffer.bytes == 0) return Napi::ArrayBuffer::New(env, 0);
-  auto* owner = new ViewOwner{program, program->session->pinnedBlock(index, slot)};
-  const auto release = [](napi_env, void*, void* hint) { delete static_cast<ViewOwner*>(hint); };
+  void* const address = program->session->pinned(index, slot);
+  View& place = program->views[address];
+  place.detach(env);
+  const auto release = [](napi_env from, void*, void* hint) {
+    const std::unique_ptr<ViewOwner> owner(static_cast<ViewOwner*>(hint));
+    owner->restore(from);
+  };
+  auto owner = std::unique_ptr<ViewOwner>(new ViewOwner{program, program->session->pinnedBlock(index, slot),
+                                                        static_cast<std::int64_t>(buffer.bytes)});
   napi_value value = nullptr;
-  if (napi_create_external_arraybuffer(env, program->session->pinned(index, slot), buffer.bytes, release,
-                                       owner, &value) != napi_ok) {
-    delete owner;
+  if (napi_create_external_arraybuffer(env, address, buffer.bytes, release, owner.get(), &value) != napi_ok)
     throw Napi::Error::New(env);
-  }
+  owner->discount(env);
   const Napi::ArrayBuffer result(env, value);
-  last = Napi::Weak(result);
+  place = View{Napi::Weak(result), owner.release()};
   return result;
+}
+
+// Empties a view, so that who reads it too late reads nothing.
+Napi::Value detach(const Napi::CallbackInfo& info) {
+  const auto program = self<OpenProgram>(info);
+  if (!info[0].IsArrayBuffer()) throw Napi::TypeError::New(info.Env(), "buffer must be an ArrayBuffer");
+  const auto found = program->views.find(info[0].As<Napi::ArrayBuffer>().Data());
+  if (found != program->views.end()) found->second.detach(info.Env());
+  return info.Env().Undefined();
 }
 
 // buffer, slot → the block, its address and its size
@@ -317,6 +363,7 @@ Napi::Value close(const Napi::CallbackInfo& info) {
 Napi::Object programObject(Napi::Env env, std::shared_ptr<OpenProgram> program, Napi::Object roots) {
   Napi::Object object = handle(env, std::move(program));
   define<view>(object, "view");
+  define<detach>(object, "detach");
   define<block>(object, "block");
   define<load>(object, "load");
   define<read>(object, "read");

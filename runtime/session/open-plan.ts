@@ -16,7 +16,6 @@ export interface OpenPlanParts {
   readonly devices: readonly Pick<SessionDevice, 'core'>[]
   /** Ticks between a feed and the return of their lease: at most the plan's. */
   readonly inFlight: number
-  readonly detach: (buffer: ArrayBuffer) => void
   readonly written?: Written
   /** The buffers of parameters that other sessions share. */
   readonly shared: ReadonlySet<number>
@@ -173,7 +172,7 @@ export class OpenPlan implements LeaseOwner {
       return this.#loans.lend(tick, devices[device]!.core(), of, { handle, address, size, bytes: spec.bytes })
     }
     const values = this.outputs.map(port => [port.spec.name, leasedOf(port)] as const)
-    return makeLease(tick, values, this, this.parts.detach)
+    return makeLease(tick, values, this, view => this.program.detach(view))
   }
 }
 

@@ -3,7 +3,7 @@ import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import type { Ports } from '../../dsl/index.js'
 import { provenanceOf } from '../../dsl/internal.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import { type NativeDevice, type NativeFailure, type NativeProgram, native } from '../addon.js'
+import type { NativeDevice, NativeFailure, NativeProgram } from '../addon.js'
 import { coreOfDevice } from '../device/device.js'
 import { nativeName, type SessionDevice, summaryOf } from '../device/devices.js'
 import { openFailure } from '../device/open-failure.js'
@@ -231,7 +231,6 @@ const openPlan = async (
       devices,
       program: program!,
       inFlight: Math.min(options.inFlight ?? plan.inFlight, plan.inFlight),
-      detach: buffer => native().detach(buffer),
       written: writtenIn(plan),
       shared: sharedBuffers,
       ...(opening.inputs ? { inputs: opening.inputs } : {}),

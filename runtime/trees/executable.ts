@@ -86,7 +86,6 @@ export class ProgramExecutable implements Executable {
     plan: Plan,
     private readonly program: NativeProgram,
     private readonly onFree: () => void,
-    private readonly detach: (buffer: ArrayBuffer) => void,
   ) {
     const isPinned = ({ root }: Port): boolean => plan.buffers[root]!.space === 'pinned'
     this.ticks = new Ticks(plan.inFlight)
@@ -146,6 +145,9 @@ export class ProgramExecutable implements Executable {
     }
     const values = viewsOf(this.program, this.outputs, slot)
     const named = this.outputs.map(({ spec }, i) => [spec.name, values[i]!] as const)
-    done(null, makeLease(tick, named, this, this.detach))
+    done(
+      null,
+      makeLease(tick, named, this, view => this.program.detach(view)),
+    )
   }
 }

@@ -1,6 +1,6 @@
 import { placed } from '../../dsl/internal.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import { type NativeDevice, type NativeSequence, native } from '../addon.js'
+import type { NativeDevice, NativeSequence } from '../addon.js'
 import { together } from '../errors.js'
 import { loadParams, type ParamSources } from '../session/params.js'
 import { specOf } from '../session/ports.js'
@@ -158,7 +158,7 @@ export class Executables {
         await program.close()
         throw new Error(failure.found)
       }
-      return new ProgramExecutable(plan, program, onFree, buffer => native().detach(buffer))
+      return new ProgramExecutable(plan, program, onFree)
     })
     this.made++
     if (this.known.has(node)) this.remade++
