@@ -248,7 +248,7 @@ export interface AttentionOperand {
  *     x[b, g · channels + c, o · stride + t · dilation − before] · w[g · filters + f, c, t],
  *
  * where an element of x outside of 0 to input − 1 is 0, and is not read; with several each has an o and a t of its
- * own.
+ * own. Where `channelsLast` the channels of x, w and y are their last dimension.
  */
 export interface ConvSpec {
   readonly kind: 'conv'
@@ -263,6 +263,7 @@ export interface ConvSpec {
   readonly dtype: 'f32' | 'f16' | 'bf16'
   /** The spatial dimensions, from the outermost: one to three. */
   readonly spatial: readonly ConvDim[]
+  readonly channelsLast?: true
   /** Bytes of scratch that the last write offers to the library; absent: there is no such write. */
   readonly workspace?: number
 }

@@ -532,6 +532,7 @@ const readConv = (r: Reader, get: Get, at: string): ConvSpec => {
     filters: size('filters'),
     dtype: r.oneOf(get('dtype'), `${at}.dtype`, ['f32', 'f16', 'bf16']),
     spatial,
+    ...(readFlag(r, get('channelsLast'), `${at}.channelsLast`) ? { channelsLast: true as const } : {}),
     ...(get('workspace') === undefined ? {} : { workspace: size('workspace') }),
   }
 }

@@ -186,6 +186,7 @@ void readConv(KernelSpec& spec, const Napi::Object& object, const std::string& f
     spec.conv.spatial.push_back({integer("input", 1), integer("kernel", 1), integer("stride", 1),
                                  integer("dilation", 1), integer("before", 0), integer("after", 0)});
   }
+  spec.conv.channelsLast = flagOr(object.Get("channelsLast"), field + ".channelsLast", false);
   if (!absent(object.Get("workspace")))
     spec.workspace = sizeAt(object.Get("workspace"), field + ".workspace");
 }

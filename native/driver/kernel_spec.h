@@ -174,6 +174,7 @@ struct ConvDim {
 struct ConvSpec {
   std::int64_t groups = 1, channels = 1, filters = 1;  // channels of x and of y in each group
   std::vector<ConvDim> spatial;
+  bool channelsLast = false;  // the last dimension of x, w and y; else the second
   // Elements of a channel of x, of a channel of a filter, and of a channel of y.
   std::int64_t inputs() const {
     std::int64_t count = 1;

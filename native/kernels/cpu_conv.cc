@@ -8,7 +8,8 @@
 // A convolution as products: for each image and group the filters, filters × terms, meet a matrix of terms ×
 // places, whose element is that of x which the term meets at the place, or 0. Only a block of that matrix
 // exists at a time. Each element of y adds its terms in order of channel, then of the place in the kernel,
-// with a rounding after each multiply and each add, whatever the blocks and whatever the processor.
+// with a rounding after each multiply and each add, whatever the blocks and whatever the processor. Of
+// channels that are last it adds them in order of the place, then of the channel: as the filters have them.
 
 namespace braid {
 namespace conv {
@@ -28,6 +29,7 @@ class CpuConv final : public CpuKernel {
         inputs_(one_.inputs()),
         terms_(one_.channels * one_.taps()),
         places_(one_.outputs()),
+        step_(one_.channelsLast ? one_.groups * one_.channels : 1),
         tile_(productTile()) {
     readCount = 2;
     writeCount = 1;
@@ -85,9 +87,28 @@ class CpuConv final : public CpuKernel {
                   panels.y + (row + r) * stride + c, stride, depth);
       }
     }
-    for (std::int64_t row = first; row < last; ++row)
-      element::store(addresses[2], type_, (layer * one_.filters + row) * places_ + place,
-                     panels.y + row * stride, columns);
+    if (one_.channelsLast)
+      storeLast(addresses[2], panels.y, stride, layer, first, last, place, columns);
+    else
+      for (std::int64_t row = first; row < last; ++row)
+        element::store(addresses[2], type_, (layer * one_.filters + row) * places_ + place,
+                       panels.y + row * stride, columns);
+  }
+
+  // The filters of a place lie side by side.
+  void storeLast(DeviceAddress base, const float* sums, std::int64_t stride, std::int64_t layer,
+                 std::int64_t first, std::int64_t last, std::int64_t place, std::int64_t columns) const {
+    constexpr std::int64_t most = 256;
+    alignas(64) float line[most];
+    const std::int64_t image = layer / one_.groups, group = layer % one_.groups;
+    for (std::int64_t c = 0; c < columns; ++c)
+      for (std::int64_t from = first; from < last; from += most) {
+        const std::int64_t count = std::min(most, last - from);
+        for (std::int64_t i = 0; i < count; ++i) line[i] = sums[(from + i) * stride + c];
+        element::store(base, type_,
+                       ((image * places_ + place + c) * one_.groups + group) * one_.filters + from, line,
+                       count);
+      }
   }
 
   // Filters in tiles of six: for each term the six side by side. Those beyond the last are left as they are.
@@ -108,17 +129,22 @@ class CpuConv final : public CpuKernel {
     const std::int64_t width = padded(columns, kProductColumns), taps = one_.taps();
     std::fill(line + columns, line + width, 0.0f);
     for (std::int64_t i = 0; i < depth; ++i) {
-      const std::int64_t channel = (term + i) / taps;
-      std::int64_t tap = (term + i) % taps, taps3[3];
+      const std::int64_t number = term + i,
+                         channel = one_.channelsLast ? number % one_.channels : number / taps;
+      std::int64_t tap = one_.channelsLast ? number / one_.channels : number % taps, taps3[3];
       for (int d = 2; d >= 0; --d) taps3[d] = tap % dims_[d].kernel, tap /= dims_[d].kernel;
-      meet(line, base, (layer * one_.channels + channel) * inputs_, taps3, place, columns);
+      const std::int64_t start = one_.channelsLast ? layer / one_.groups * inputs_ * step_ +
+                                                         layer % one_.groups * one_.channels + channel
+                                                   : (layer * one_.channels + channel) * inputs_;
+      meet(line, base, start, taps3, place, columns);
       for (std::int64_t c = 0; c < width; c += kProductColumns)
         std::memcpy(to + c * depth + i * kProductColumns, line + c, kProductColumns * sizeof(float));
     }
   }
 
-  // What an element of the kernel meets in a channel of x at places that follow one another: line by line.
-  void meet(float* to, DeviceAddress base, std::int64_t channel, const std::int64_t (&tap)[3],
+  // What an element of the kernel meets at places that follow one another, line by line, in the channel of x
+  // that starts there.
+  void meet(float* to, DeviceAddress base, std::int64_t start, const std::int64_t (&tap)[3],
             std::int64_t place, std::int64_t count) const {
     const ConvDim& inner = dims_[2];
     const std::int64_t width = inner.output(), height = dims_[1].output();
@@ -139,9 +165,10 @@ class CpuConv final : public CpuKernel {
       }
       std::fill(to, to + first, 0.0f);
       if (last > first)
-        element::load(to + first, base, type_,
-                      channel + (i * dims_[1].input + j) * inner.input + (x + first) * inner.stride + shift,
-                      last - first, inner.stride);
+        element::load(
+            to + first, base, type_,
+            start + ((i * dims_[1].input + j) * inner.input + (x + first) * inner.stride + shift) * step_,
+            last - first, inner.stride * step_);
       std::fill(to + last, to + run, 0.0f);
       to += run, place += run, count -= run;
     }
@@ -149,7 +176,8 @@ class CpuConv final : public CpuKernel {
 
   ConvSpec one_;
   DType type_;
-  std::int64_t batch_, inputs_, terms_, places_;
+  std::int64_t batch_, inputs_, terms_, places_,
+      step_;  // step: from one element of a channel of x to the next
   ConvDim dims_[3];
   ProductTile tile_;
 };

@@ -377,19 +377,27 @@ const convolved = (
     readonly stride?: number
     readonly groups?: number
   },
+  isLast = false,
 ): Body => {
   const { batch, channels, filters, size, kernel, stride = 1, groups = 1 } = sizes
   const padding = (kernel - 1) / 2
+  const shaped = (first: number, second: number, sides: number) =>
+    isLast ? [first, sides, sides, second] : [first, second, sides, sides]
   const weights = {
-    x: weight(dtype, [batch, channels, size, size], 1),
-    w: weight(dtype, [filters, channels / groups, kernel, kernel], 7919),
+    x: weight(dtype, shaped(batch, channels, size), 1),
+    w: weight(dtype, shaped(filters, channels / groups, kernel), 7919),
   }
-  const less = [stride > 1 ? `, stride ${stride}` : '', groups > 1 ? `, ${groups} groups` : ''].join('')
+  const less = [
+    stride > 1 ? `, stride ${stride}` : '',
+    groups > 1 ? `, ${groups} groups` : '',
+    isLast ? ', channels last' : '',
+  ].join('')
+  const options = { stride, padding, groups, channels: isLast ? 'last' : 'first' }
   return {
     name: `conv, ${batch} × ${channels} × ${size}², ${filters} filters of ${kernel}²${less}`,
     kind: 'conv',
     dtype,
-    sizes: { stride, padding, groups },
+    sizes: { stride, padding, groups, last: isLast ? 1 : 0 },
     steps: [],
     weights,
     bytes: 0,
@@ -397,21 +405,26 @@ const convolved = (
     allowed: dtype === 'bf16' ? 2 ** -6 : 2 ** -17,
     graph: graph('conv', {}, () => {
       const [x, w] = Object.entries(weights).map(([name, { shape }]) => param(name, tensor(dtype, shape)))
-      return { y: (x as Any).pipe(conv(w as Any, { stride, padding, groups } as Any)) }
+      return { y: (x as Any).pipe(conv(w as Any, options as Any)) }
     }) as never,
   }
 }
+
+const layers = [
+  { batch: 32, channels: 3, filters: 64, size: 224, kernel: 7, stride: 2 },
+  { batch: 32, channels: 64, filters: 64, size: 56, kernel: 3 },
+  { batch: 32, channels: 256, filters: 256, size: 14, kernel: 3 },
+  { batch: 32, channels: 1024, filters: 256, size: 14, kernel: 1 },
+  { batch: 32, channels: 128, filters: 128, size: 28, kernel: 3, groups: 32 },
+]
 
 /** What `bench libraries` measures. */
 export const ofLibraries = (): readonly Body[] => [
   attended({ batch: 8, heads: 12, groups: 12, tokens: 1024, size: 64 }),
   attended({ batch: 1, heads: 32, groups: 32, tokens: 4096, size: 128 }),
   attended({ batch: 4, heads: 32, groups: 8, tokens: 2048, size: 128 }),
-  convolved('bf16', { batch: 32, channels: 3, filters: 64, size: 224, kernel: 7, stride: 2 }),
-  convolved('bf16', { batch: 32, channels: 64, filters: 64, size: 56, kernel: 3 }),
-  convolved('bf16', { batch: 32, channels: 256, filters: 256, size: 14, kernel: 3 }),
-  convolved('bf16', { batch: 32, channels: 1024, filters: 256, size: 14, kernel: 1 }),
-  convolved('bf16', { batch: 32, channels: 128, filters: 128, size: 28, kernel: 3, groups: 32 }),
+  ...layers.map(layer => convolved('bf16', layer, true)),
+  ...layers.map(layer => convolved('bf16', layer)),
   convolved('f32', { batch: 8, channels: 64, filters: 64, size: 56, kernel: 3 }),
   convolved('f32', { batch: 8, channels: 256, filters: 256, size: 14, kernel: 3 }),
 ]
@@ -419,8 +432,10 @@ export const ofLibraries = (): readonly Body[] => [
 /** The same, small enough for a test of every body. */
 export const smallBodies = (): readonly Body[] => [
   attended({ batch: 1, heads: 4, groups: 2, tokens: 40, size: 16 }),
-  ...floats.map(dtype =>
-    convolved(dtype, { batch: 1, channels: 8, filters: 12, size: 9, kernel: 3, stride: 2 }),
+  ...floats.flatMap(dtype =>
+    [false, true].map(isLast =>
+      convolved(dtype, { batch: 1, channels: 8, filters: 12, size: 9, kernel: 3, stride: 2 }, isLast),
+    ),
   ),
   ...floats.flatMap(dtype =>
     [chainSteps, [...chainSteps, 'sum'], ...norms].map(steps =>

@@ -1,6 +1,6 @@
 """The bodies of the benches `models` and `libraries` in PyTorch: eager, compiled by torch.compile, and compiled and
-captured into a CUDA graph; attention by each of its backends, eagerly and in a CUDA graph; convolutions of the best
-algorithm that cuDNN has, also of images whose channels are last.
+captured into a CUDA graph; attention by each of its backends, eagerly and in a CUDA graph; convolutions by the best
+algorithm that cuDNN has.
 
     python3 models.py JOBS
 
@@ -134,15 +134,13 @@ def attended(job, w):
 
 
 def convolved(job, w):
-    sizes = job["sizes"]
-    return lambda x, kernel=w["w"]: F.conv2d(
-        x, kernel, stride=sizes["stride"], padding=sizes["padding"], groups=sizes["groups"]
-    ), w["x"]
-
-
-def channels_last(call, x, w):
-    last, kernel = (each.to(memory_format=torch.channels_last) for each in (x, w["w"]))
-    return captured(lambda x: call(x, kernel), last)
+    # Images whose channels lie last are views to PyTorch, of the memory format channels_last.
+    sizes, last = job["sizes"], job["sizes"]["last"] == 1
+    named, lying = ((0, 3, 1, 2), (0, 2, 3, 1)) if last else ((0, 1, 2, 3), (0, 1, 2, 3))
+    kernel = w["w"].permute(named)
+    return lambda x: F.conv2d(
+        x.permute(named), kernel, stride=sizes["stride"], padding=sizes["padding"], groups=sizes["groups"]
+    ).permute(lying), w["x"]
 
 
 def by_backend(call, x):
@@ -192,9 +190,7 @@ def measured(job):
     torch._dynamo.reset()
     compiled = torch.compile(call, dynamic=False)
     ways = []
-    lasts = [("channels last, in a CUDA graph", lambda: channels_last(call, x, weights).replay)]
     for way, made in by_backend(call, x) if job["kind"] == "attention" else (
-        *(lasts if job["kind"] == "conv" else ()),
         ("eager", lambda: lambda: call(x)),
         ("eager, in a CUDA graph", lambda: captured(call, x).replay),
         ("compiled", lambda: lambda: compiled(x)),

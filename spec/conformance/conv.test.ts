@@ -58,19 +58,21 @@ interface Square {
   readonly stride?: number
   readonly dilation?: number
   readonly pad?: number
+  readonly same?: boolean
+  readonly last?: boolean
 }
 
 const square =
-  ({ size, kernel = 3, stride = 1, dilation = 1, pad = 0 }: Square, rank = 2, same = false) =>
+  ({ size, kernel = 3, stride = 1, dilation = 1, pad = 0, ...rest }: Square, rank = 2) =>
   (dtype: ConvCase['dtype'], batch: number, groups: number, channels: number, filters: number): ConvCase =>
     convCase(
       { dtype, batch, groups, channels, filters },
       new Array(rank).fill({ size, kernel, stride, dilation, pad }),
-      same,
+      rest,
     )
 
 /** Layers of vision and speech models, small. */
-const layers: readonly (readonly [string, ConvCase])[] = [
+const channelsFirst: readonly (readonly [string, ConvCase])[] = [
   ['the first of a ResNet', square({ size: 33, kernel: 7, stride: 2, pad: 3 })('bf16', 2, 1, 3, 64)],
   ['a block of a ResNet', square({ size: 14, pad: 1 })('f16', 2, 1, 32, 40)],
   ['a block of f32', square({ size: 13, pad: 1 })('f32', 2, 1, 24, 70)],
@@ -81,12 +83,18 @@ const layers: readonly (readonly [string, ConvCase])[] = [
   ['by channel, of two filters each', square({ size: 9, stride: 2 })('bf16', 1, 9, 1, 2)],
   ['grouped', square({ size: 9, pad: 1 })('bf16', 2, 4, 16, 16)],
   ['grouped, odd', square({ size: 9, pad: 1 })('f32', 2, 3, 5, 7)],
-  ['dilated', square({ size: 17, dilation: 3 }, 2, true)('f16', 1, 1, 16, 16)],
+  ['dilated', square({ size: 17, dilation: 3, same: true })('f16', 1, 1, 16, 16)],
   ['of audio', square({ size: 300, kernel: 10, stride: 5 }, 1)('f16', 2, 1, 8, 96)],
   ['of video', square({ size: 6, pad: 1 }, 3)('bf16', 1, 1, 16, 16)],
   ['a patch embedding', square({ size: 32, kernel: 8, stride: 8 })('bf16', 2, 1, 3, 72)],
   ['one place', square({ size: 5, kernel: 5 })('f32', 2, 1, 33, 65)],
   ['all padding', square({ size: 1, kernel: 3, pad: 3 })('f16', 1, 1, 20, 20)],
+]
+
+/** The same with their channels last. */
+const layers: readonly (readonly [string, ConvCase])[] = [
+  ...channelsFirst,
+  ...channelsFirst.map(([name, one]) => [`${name}, channels last`, { ...one, last: true }] as const),
 ]
 
 describe.each(present)('a convolution on %s', device => {
@@ -155,9 +163,13 @@ describe.runIf(hasCudnn)('a convolution by cuDNN', () => {
     await agrees(one)
   })
 
-  it.each(['f32', 'f16', 'bf16'] as const)('has a workspace for much work of %s', async dtype => {
-    expect(await agrees(square({ size: 28, pad: 1 })(dtype, 4, 1, 128, 160))).toBe(2)
-  })
+  const types = ['f32', 'f16', 'bf16'] as const
+  it.each(types.flatMap(dtype => [false, true].map(last => [dtype, last] as const)))(
+    'has a workspace for much work of %s, channels last: %s',
+    async (dtype, last) => {
+      expect(await agrees(square({ size: 28, pad: 1, last })(dtype, 4, 1, 128, 160))).toBe(2)
+    },
+  )
 })
 
 it('differs by more than rounding where it is shifted, dilated or grouped in another way', () => {

@@ -13,6 +13,8 @@ export interface Convolution {
   readonly dilation: readonly number[]
   /** Zeros before and after each dimension. */
   readonly pad: readonly (readonly [number, number])[]
+  /** Whether the channels are the last dimension of x, of the weight and of the result, and not the second. */
+  readonly last: boolean
 }
 
 /** Every index of a box, the last dimension fastest. */
@@ -40,9 +42,11 @@ export const convolved = (
   x: ArrayLike<number>,
   w: ArrayLike<number>,
 ): { readonly sums: readonly number[]; readonly magnitudes: readonly number[] } => {
-  const { batch, groups, channels, filters, size, kernel, stride, dilation, pad } = one
+  const { batch, groups, channels, filters, size, kernel, stride, dilation, pad, last } = one
   const sums: number[] = []
   const magnitudes: number[] = []
+  const at = (outer: number, channel: number, of: number, place: number, places: number): number =>
+    last ? (outer * places + place) * of + channel : (outer * of + channel) * places + place
   const taps = box(kernel)
   const [inputs, outputs] = [box(size).length, box(placesOf(one))]
   // For each place, the elements of a channel of x that its kernel meets, by element of the kernel.
@@ -55,19 +59,20 @@ export const convolved = (
   for (let image = 0; image < batch; image++)
     for (let group = 0; group < groups; group++)
       for (let filter = 0; filter < filters; filter++)
-        for (const from of met) {
+        for (const [place, from] of met.entries()) {
           let sum = 0
           let magnitude = 0
           for (let channel = 0; channel < channels; channel++)
             from.forEach((element, tap) => {
               if (element < 0) return
-              const value = x[((image * groups + group) * channels + channel) * inputs + element]!
-              const weight = w[((group * filters + filter) * channels + channel) * taps.length + tap]!
+              const value = x[at(image, group * channels + channel, groups * channels, element, inputs)]!
+              const weight = w[at(group * filters + filter, channel, channels, tap, taps.length)]!
               sum += value * weight
               magnitude += Math.abs(value * weight)
             })
-          sums.push(sum)
-          magnitudes.push(magnitude)
+          const to = at(image, group * filters + filter, groups * filters, place, met.length)
+          sums[to] = sum
+          magnitudes[to] = magnitude
         }
   return { sums, magnitudes }
 }

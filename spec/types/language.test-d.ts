@@ -565,7 +565,21 @@ graph({ x: tensor('f32', ['n', 6, 224, 32]), u: tensor('f32', ['n', 6, 'h', 'w']
   // What is not known is a number.
   const options: ConvOptions = { stride: 2 }
   const open = x.pipe(conv(w, options))
-  same<typeof open, F32<readonly ['n', 64, number, number]>>(true)
+  same<typeof open, F32<readonly ['n', number, number, number]>>(true)
+  const strided = x.pipe(conv(w, { stride: 2 as number }))
+  same<typeof strided, F32<readonly ['n', 64, number, number]>>(true)
+
+  // Channels that are last.
+  const images = x.pipe(transpose([0, 2, 3, 1]))
+  const filters = param('f', tensor('f32', [66, 7, 3, 2]))
+  const last = images.pipe(conv(filters, { channels: 'last', groups: 3, stride: [2, 1], padding: [3, 1] }))
+  same<typeof last, F32<readonly ['n', 112, 32, 66]>>(true)
+  const lastPooled = last.pipe(maxPool({ kernel: 3, stride: 2, padding: 1, channels: 'last' }))
+  same<typeof lastPooled, F32<readonly ['n', 56, 16, 66]>>(true)
+  // @ts-expect-error the channels of the weight are last too
+  images.pipe(conv(w, { channels: 'last' }))
+  // @ts-expect-error there is no such place for channels
+  images.pipe(conv(filters, { channels: 'second', groups: 3 }))
   const long = x.pipe(reshape(['n', 1, 43008]), conv(param('l', tensor('f32', [8, 1, 9]))))
   same<typeof long, F32<readonly ['n', 8, number]>>(true)
 

@@ -18,11 +18,25 @@ import { addOperator } from './add.js'
 import { apply } from './apply.js'
 import { attrsOfCode } from './code.js'
 import { composed, named, ofFloats } from './composition.js'
-import { workspaceBytes } from './matmul.js'
+import { matmulOperator, workspaceBytes } from './matmul.js'
 import type { Attrs, Operator } from './operator.js'
 import { reshapeOperator } from './reshape.js'
 import type { IsWhole, Quotient } from './sizes.js'
-import { type Each, eachOf, type Fits, type HasNever, isWhole, type SpatialSizes } from './spatial.js'
+import {
+  badChannels,
+  type ChannelsAt,
+  type ChannelsFirst,
+  type ChannelsLast,
+  channelsFirst,
+  channelsLast,
+  type Each,
+  eachOf,
+  type Fits,
+  type HasNever,
+  isChannelsAt,
+  isWhole,
+  type SpatialSizes,
+} from './spatial.js'
 import type { Device, Floats, Invalid, SameDim, SameDType, Shape } from './types.js'
 
 export interface ConvOptions {
@@ -39,6 +53,11 @@ export interface ConvOptions {
   readonly groups?: number
   /** Of the element type of x, one for each channel of the result: it is added to each. */
   readonly bias?: Device<DType, Shape>
+  /**
+   * Which dimension of the value, the weight and the result has the channels: the second one, which is the default, or
+   * the last one. GPUs compute convolutions of f16 and bf16 faster where it is the last one.
+   */
+  readonly channels?: ChannelsAt
 }
 
 interface ConvAttrs {
@@ -46,6 +65,7 @@ interface ConvAttrs {
   readonly padding: readonly number[] | 'same'
   readonly dilation: readonly number[]
   readonly groups: number
+  readonly channels?: 'last'
 }
 
 const attrsFrom = (attrs: Attrs): ConvAttrs => attrs as unknown as ConvAttrs
@@ -54,7 +74,7 @@ const attrsOf =
   (options: unknown) =>
   ({ shape }: TensorSpec): E.Either<UnplacedError, Attrs> => {
     const n = shape.length - 2
-    const { stride = 1, padding = 'valid', dilation = 1, groups = 1 } = named(options)
+    const { stride = 1, padding = 'valid', dilation = 1, groups = 1, channels = 'first' } = named(options)
     const [strides, dilations] = [eachOf(stride, n, 1), eachOf(dilation, n, 1)]
     const paddings = padding === 'same' ? padding : eachOf(padding === 'valid' ? 0 : padding, n, 0)
     const dims = n === 1 ? 'a list of one' : `a list of ${n}, one for each spatial dimension`
@@ -75,7 +95,9 @@ const attrsOf =
       return wrong("a stride of 1 with padding: 'same'", stride, 'say how many zeros: padding: 1')
     if (!isWhole(groups, 1))
       return wrong('groups: a whole number from 1', groups, 'as in conv(w, { groups: 2 })')
-    return E.right({ stride: strides ?? [], padding: paddings ?? [], dilation: dilations ?? [], groups })
+    if (!isChannelsAt(channels)) return E.left(badChannels(channels, "conv(w, { channels: 'last' })"))
+    const given = { stride: strides ?? [], padding: paddings ?? [], dilation: dilations ?? [], groups }
+    return E.right(channels === 'last' ? { ...given, channels } : given)
   }
 
 /** One spatial dimension, of an input of this size. */
@@ -128,6 +150,10 @@ const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedEr
   const [x, w] = inputs as readonly [TensorSpec, TensorSpec]
   const given = attrsFrom(attrs)
   const { groups } = given
+  const isLast = given.channels === 'last'
+  const order = isLast
+    ? { value: '[batch, ...spatial, channels]', weight: '[outChannels, ...kernel, channels / groups]' }
+    : { value: '[batch, channels, ...spatial]', weight: '[outChannels, channels / groups, ...kernel]' }
   const floats = ofFloats(x)
   if (E.isLeft(floats)) return floats
   const found = `${showSpec(x)} and ${showSpec(w)}`
@@ -142,21 +168,17 @@ const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedEr
   if (x.shape.length < 3 || x.shape.length > 2 + mostSpatial)
     return E.left(
       shapeMismatch(
-        '[batch, channels, ...spatial] of one to three spatial dimensions',
+        `${order.value} of one to three spatial dimensions`,
         showSpec(x),
         'reshape the value: one image is a batch of 1',
       ),
     )
   if (w.shape.length !== x.shape.length)
     return E.left(
-      shapeMismatch(
-        `a weight of ${x.shape.length} dimensions: [outChannels, channels / groups, ...kernel]`,
-        found,
-        'reshape the weight',
-      ),
+      shapeMismatch(`a weight of ${x.shape.length} dimensions: ${order.weight}`, found, 'reshape the weight'),
     )
-  const [batch, channels, ...spatial] = x.shape as readonly [Dim, Dim, ...Dim[]]
-  const [filters, own, ...kernel] = w.shape as readonly [Dim, Dim, ...Dim[]]
+  const [batch, channels, ...spatial] = channelsFirst(x.shape, isLast) as readonly [Dim, Dim, ...Dim[]]
+  const [filters, own, ...kernel] = channelsFirst(w.shape, isLast) as readonly [Dim, Dim, ...Dim[]]
   // With symbols among them, parts are compared once these have sizes.
   const fits =
     groups === 1
@@ -165,9 +187,9 @@ const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedEr
   if (!fits)
     return E.left(
       shapeMismatch(
-        `a weight of channels / groups = ${channels} / ${groups} in its second dimension`,
+        `a weight of channels / groups = ${channels} / ${groups} in its ${isLast ? 'last' : 'second'} dimension`,
         found,
-        'change the weight, or the groups: [outChannels, channels / groups, ...kernel]',
+        `change the weight, or the groups: ${order.weight}`,
       ),
     )
   if (typeof filters === 'number' && filters % groups !== 0)
@@ -187,7 +209,7 @@ const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedEr
   const dims = spatial.map((input, d) => dimOf(given, d, sizeOf(input), sizeOf(kernel[d])))
   const padded = paddedOf(sizeOf(own), dims)
   return padded <= Number.MAX_SAFE_INTEGER
-    ? E.right({ dtype: x.dtype, shape })
+    ? E.right({ dtype: x.dtype, shape: isLast ? channelsLast(shape) : shape })
     : E.left(
         shapeMismatch(
           `at most ${Number.MAX_SAFE_INTEGER} elements of a group with their padding`,
@@ -200,15 +222,22 @@ const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedEr
 export const convSpec = (x: BoundSpec, w: BoundSpec, attrs: Attrs): ConvSpec => {
   const given = attrsFrom(attrs)
   const { groups } = given
-  const [filters, channels, ...kernel] = w.shape as readonly [number, number, ...number[]]
+  const isLast = given.channels === 'last'
+  const [batch, , ...inputs] = channelsFirst(x.shape, isLast) as readonly [number, number, ...number[]]
+  const [filters, channels, ...kernel] = channelsFirst(w.shape, isLast) as readonly [
+    number,
+    number,
+    ...number[],
+  ]
   return {
     kind: 'conv',
-    batch: x.shape[0]!,
+    batch,
     groups,
     channels,
     filters: filters / groups,
     dtype: x.dtype as ConvSpec['dtype'],
-    spatial: kernel.map((size, d) => dimOf(given, d, x.shape[d + 2]!, size)),
+    spatial: kernel.map((size, d) => dimOf(given, d, inputs[d]!, size)),
+    ...(isLast ? { channelsLast: true as const } : {}),
   }
 }
 
@@ -233,6 +262,28 @@ const reference = (
   attrs: Attrs,
 ): HostArray => {
   const spec = convSpec(specs[0]!, specs[1]!, attrs)
+  if (!spec.channelsLast) return ofChannelsFirst(inputs, spec, output)
+  const first = inputs.map((input, i) => moved(input, specs[i]!, 'first'))
+  const other = { ...output, shape: channelsFirst(output.shape, true) }
+  return moved(ofChannelsFirst(first, spec, other), other, 'last')
+}
+
+/** The elements in another order, in which the channels of that shape come after the batch or last. */
+const moved = (array: HostArray, { dtype, shape }: BoundSpec, to: ChannelsAt): HostArray => {
+  const result = hostArray(dtype, array.length)
+  const channels = to === 'first' ? shape.at(-1)! : shape[1]!
+  const places = elements(shape) / shape[0]! / channels
+  for (let image = 0, at = 0; image < shape[0]!; image++)
+    for (let channel = 0; channel < channels; channel++)
+      for (let place = 0; place < places; place++, at++) {
+        const other = (image * places + place) * channels + channel
+        if (to === 'first') result[at] = array[other]!
+        else result[other] = array[at]!
+      }
+  return result
+}
+
+const ofChannelsFirst = (inputs: readonly HostArray[], spec: ConvSpec, output: BoundSpec): HostArray => {
   const { batch, groups, channels, filters, dtype } = spec
   const none: ConvDim = { input: 1, kernel: 1, stride: 1, dilation: 1, before: 0, after: 0 }
   const [a, b, c] = [none, none, ...spec.spatial].slice(-3) as [ConvDim, ConvDim, ConvDim]
@@ -288,7 +339,7 @@ export const convOperator: Operator = {
     const kernel = convSpec(x, w, attrs)
     const flops = 2 * elements(output.shape) * termsOf(w)
     const movedBytes = tensorBytes(x) + tensorBytes(w) + tensorBytes(output)
-    const workspace = flops >= wantsWorkspace ? workspaceOf(x.dtype, movedBytes) : 0
+    const workspace = flops >= wantsWorkspace ? workspaceOf(kernel, movedBytes) : 0
     return {
       as: 'run',
       kernel: workspace > 0 ? { ...kernel, workspace } : kernel,
@@ -304,11 +355,11 @@ export const convOperator: Operator = {
   scale: ([x, w]) => (x ?? 0) * (w ?? 0),
 }
 
-// The workspace that a large convolution offers to the library. Kernels for tensor cores copy the operands there in
-// another order; f32 does not use tensor cores.
+// The workspace that a large convolution offers to the library. Kernels for tensor cores want the channels last, and
+// copy operands there whose channels are not; f32 does not use tensor cores, and wants them first.
 const wantsWorkspace = 2 ** 30
-const workspaceOf = (dtype: DType, movedBytes: number): number =>
-  Math.min((dtype === 'f32' ? 0 : movedBytes) + 4096, workspaceBytes)
+const workspaceOf = ({ dtype, channelsLast }: ConvSpec, movedBytes: number): number =>
+  Math.min(((channelsLast === true) === (dtype === 'f32') ? movedBytes : 0) + 4096, workspaceBytes)
 
 const sum = attrsOfCode([
   ['operand', 0],
@@ -317,10 +368,10 @@ const sum = attrsOfCode([
 ])
 
 /** The result with a number added to each channel. */
-const biased = (y: FlowValue, at: ReturnType<typeof here>, bias: unknown): FlowValue => {
+const biased = (y: FlowValue, at: ReturnType<typeof here>, bias: unknown, isLast: boolean): FlowValue => {
   const { builder, spec, hint } = y
   const value = builder.take(bias, 'device', at, 'conv', 'the bias', spec)
-  const channels = spec.shape[1] ?? 1
+  const channels = (isLast ? spec.shape.at(-1) : spec.shape[1]) ?? 1
   const found = `${showSpec(value.spec)}, of ${showSpec(spec)}`
   if (value.spec.dtype !== spec.dtype)
     builder.report(at, 'conv', dtypeMismatch('a bias of the same element type', found, 'cast one of them'))
@@ -331,12 +382,35 @@ const biased = (y: FlowValue, at: ReturnType<typeof here>, bias: unknown): FlowV
       shapeMismatch(`a bias of [${channels}], one number a channel`, found, 'reshape it'),
     )
   else {
-    const shape = [{ axis: 0 }, ...spec.shape.slice(2).map(() => 1)]
+    const shape = [{ axis: 0 }, ...(isLast ? [] : spec.shape.slice(2).map(() => 1))]
     const flow = new FlowValue(builder, value.id, value.spec, value.place, hint)
     const beside = apply(reshapeOperator, at, flow, [], { shape })
     return apply(addOperator, at, y, [['the bias', beside]], sum)
   }
   return y
+}
+
+/** Whether each element of the result is made of one place, whose channels lie side by side. */
+const isProduct = ({ stride, padding, groups, channels }: ConvAttrs, { shape }: TensorSpec): boolean =>
+  channels === 'last' &&
+  groups === 1 &&
+  stride.every(step => step === 1) &&
+  (padding === 'same' || padding.every(size => size === 0)) &&
+  shape.slice(1, -1).every(size => size === 1)
+
+/** The convolution as a product of the places by the filters, where it is one. */
+const asProduct = (
+  x: FlowValue,
+  at: ReturnType<typeof here>,
+  w: FlowValue,
+  options: unknown,
+): FlowValue | undefined => {
+  const attrs = attrsOf(options)(x.spec)
+  if (E.isLeft(attrs) || !isProduct(attrsFrom(attrs.right), w.spec)) return undefined
+  if (E.isLeft(infer([x.spec, w.spec], attrs.right))) return undefined
+  const shape = [{ axis: 0 }, { axis: w.spec.shape.length - 1 }]
+  const filters = apply(reshapeOperator, at, w, [], { shape })
+  return apply(matmulOperator, at, x, [['the weight', filters]], { transpose: true })
 }
 
 /** An option: what was given, or the default. Of options whose type is not known, anything. */
@@ -441,7 +515,8 @@ type BiasFits<W extends Shape, O, D> = O extends { readonly bias: Device<infer E
  * spatial dimensions, the weight [outChannels, channels / groups, ...kernel], and the result [batch, outChannels,
  * ...places], where there are ⌊(size + padding − dilation · (kernel − 1) − 1) / stride⌋ + 1 places along a dimension,
  * the padding being that of both sides (torch.nn.functional.conv1d, conv2d and conv3d). A spatial size may be a symbol
- * where it stays as it is.
+ * where it stays as it is. With `channels: 'last'` x is [batch, ...spatial, channels], the weight [outChannels,
+ * ...kernel, channels / groups] and the result [batch, ...places, outChannels].
  */
 export const conv = <
   E extends DType,
@@ -452,13 +527,21 @@ export const conv = <
   options?: O,
 ) => {
   const at = here()
-  const { bias } = named(options)
-  const one = (x: unknown) => apply(convOperator, at, x, [['the weight', weight]], attrsOf(options))
+  const { bias, channels } = named(options)
+  const one = (x: FlowValue): FlowValue => {
+    const { id, spec, place } = x.builder.take(weight, 'device', at, 'conv', 'the weight', x.spec)
+    const w = new FlowValue(x.builder, id, spec, place, x.hint)
+    return asProduct(x, at, w, options) ?? apply(convOperator, at, x, [['the weight', w]], attrsOf(options))
+  }
   const convolved =
     bias === undefined
       ? (x: unknown): unknown => one(piped(x, 'device', at, 'conv'))
-      : composed('conv', at, E.right, (_, x) => biased(one(x), at, bias))
+      : composed('conv', at, E.right, (_, x) => biased(one(x), at, bias, channels === 'last'))
   return convolved as unknown as <D extends DType, S extends Shape>(
-    x: Device<D, S> & Floats<D> & SameDType<D, E> & ConvFits<S, W, O> & BiasFits<W, O, D>,
-  ) => Device<D, Convolved<S, W, O>>
+    x: Device<D, S> &
+      Floats<D> &
+      SameDType<D, E> &
+      ConvFits<ChannelsFirst<S, O>, ChannelsFirst<W, O>, O> &
+      BiasFits<W, O, D>,
+  ) => Device<D, ChannelsLast<Convolved<ChannelsFirst<S, O>, ChannelsFirst<W, O>, O>, O>>
 }

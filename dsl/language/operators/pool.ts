@@ -22,7 +22,20 @@ import { runMap } from './map-reference.js'
 import type { Attrs, Operator } from './operator.js'
 import { padOperator } from './pad.js'
 import { coalesce, denseStrides } from './shapes.js'
-import { type Each, eachOf, type Fits, type HasNever, type SpatialSizes } from './spatial.js'
+import {
+  badChannels,
+  type ChannelsAt,
+  type ChannelsFirst,
+  type ChannelsLast,
+  channelsFirst,
+  channelsLast,
+  type Each,
+  eachOf,
+  type Fits,
+  type HasNever,
+  isChannelsAt,
+  type SpatialSizes,
+} from './spatial.js'
 import type { Device, Floats, Invalid, Shape } from './types.js'
 
 export interface PoolOptions {
@@ -32,13 +45,19 @@ export interface PoolOptions {
   readonly stride?: Each
   /** How many elements come before and after each spatial dimension, at most half of the kernel; none where left out. */
   readonly padding?: Each
+  /** Which dimension has the channels: the second one, which is the default, or the last one. */
+  readonly channels?: ChannelsAt
 }
 
 interface PoolAttrs {
   readonly how: 'max' | 'mean'
   readonly kernel: readonly number[]
   readonly stride: readonly number[]
+  readonly channels?: 'last'
 }
+
+/** The first spatial dimension. */
+const firstOf = ({ channels }: Pick<PoolAttrs, 'channels'>): number => (channels === 'last' ? 1 : 2)
 
 const attrsFrom = (attrs: Attrs): PoolAttrs => attrs as unknown as PoolAttrs
 
@@ -52,7 +71,9 @@ const infer = ([x]: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError
   const { dtype, shape } = x!
   const given = attrsFrom(attrs)
   const places: Dim[] = []
-  for (const [d, size] of shape.slice(2).entries()) {
+  const isLast = given.channels === 'last'
+  const [batch, channels, ...spatial] = channelsFirst(shape, isLast) as readonly [Dim, Dim, ...Dim[]]
+  for (const [d, size] of spatial.entries()) {
     const kernel = given.kernel[d]!
     if (typeof size === 'string' && !(kernel === 1 && given.stride[d] === 1))
       return E.left(
@@ -62,20 +83,20 @@ const infer = ([x]: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError
       return E.left(
         shapeMismatch(
           `a kernel of at most the ${size} elements of the padded input`,
-          `${kernel} along dimension ${d + 2} of ${showSpec(x!)}`,
+          `${kernel} along dimension ${d + firstOf(given)} of ${showSpec(x!)}`,
           'take a smaller kernel',
         ),
       )
     places.push(typeof size === 'number' ? placesOf(given, d, size) : size)
   }
-  return E.right({ dtype, shape: [...shape.slice(0, 2), ...places] })
+  const pooled = [batch, channels, ...places]
+  return E.right({ dtype, shape: isLast ? channelsLast(pooled) : pooled })
 }
 
 /** The offsets of a kernel's elements in x, the last dimension fastest. */
 const offsetsOf = (kernel: readonly number[], strides: readonly number[]): readonly number[] =>
   kernel.reduce<readonly number[]>(
-    (offsets, size, d) =>
-      offsets.flatMap(at => Array.from({ length: size }, (_, i) => at + i * strides[d + 2]!)),
+    (offsets, size, d) => offsets.flatMap(at => Array.from({ length: size }, (_, i) => at + i * strides[d]!)),
     [0],
   )
 
@@ -88,11 +109,12 @@ const codeOf = (how: PoolAttrs['how'], count: number): readonly MapInstruction[]
 }
 
 const poolSpec = (x: BoundSpec, output: BoundSpec, attrs: Attrs): MapSpec => {
-  const { how, kernel, stride } = attrsFrom(attrs)
-  const strides = denseStrides(x.shape)
-  const steps = strides.map((step, d) => (d < 2 ? step : step * stride[d - 2]!))
+  const given = attrsFrom(attrs)
+  const { how, kernel, stride } = given
+  const [strides, first] = [denseStrides(x.shape), firstOf(given)]
+  const steps = strides.map((step, d) => step * (stride[d - first] ?? 1))
   const merged = coalesce(output.shape, [steps, denseStrides(output.shape)])
-  const offsets = offsetsOf(kernel, strides)
+  const offsets = offsetsOf(kernel, strides.slice(first, first + kernel.length))
   const code = codeOf(how, offsets.length)
   return {
     kind: 'map',
@@ -127,6 +149,7 @@ interface Given {
   readonly kernel: readonly number[]
   readonly stride: readonly number[]
   readonly padding: readonly number[]
+  readonly channels?: 'last'
 }
 
 const attrsOf =
@@ -135,15 +158,17 @@ const attrsOf =
     const n = x.shape.length - 2
     const floats = ofFloats(x)
     if (E.isLeft(floats)) return floats
+    const { kernel, stride = kernel, padding = 0, channels = 'first' } = named(options)
+    if (!isChannelsAt(channels))
+      return E.left(badChannels(channels, "maxPool({ kernel: 2, channels: 'last' })"))
     if (n < 1 || n > mostSpatial)
       return E.left(
         shapeMismatch(
-          '[batch, channels, ...spatial] of one to three spatial dimensions',
+          `${channels === 'last' ? '[batch, ...spatial, channels]' : '[batch, channels, ...spatial]'} of one to three spatial dimensions`,
           showSpec(x),
           'reshape the value: one image is a batch of 1',
         ),
       )
-    const { kernel, stride = kernel, padding = 0 } = named(options)
     const [kernels, strides, paddings] = [eachOf(kernel, n, 1), eachOf(stride, n, 1), eachOf(padding, n, 0)]
     const count = elements(kernels ?? [])
     if (kernels === undefined || strides === undefined || paddings === undefined || count > most)
@@ -155,24 +180,28 @@ const attrsOf =
         ),
       )
     return paddings.every((size, d) => 2 * size <= kernels[d]!)
-      ? E.right({ kernel: kernels, stride: strides, padding: paddings })
+      ? E.right({
+          ...{ kernel: kernels, stride: strides, padding: paddings },
+          ...(channels === 'last' ? { channels } : {}),
+        })
       : E.left(badAttribute('padding of at most half of the kernel', show(options), 'pad less'))
   }
 
 const pooled = (name: string, how: PoolAttrs['how'], options: unknown) => {
   const at = here()
   const value = how === 'max' ? Number.NEGATIVE_INFINITY : 0
-  return composed(name, at, attrsOf(options), (_, x, { kernel, stride, padding }) => {
+  return composed(name, at, attrsOf(options), (_, x, { padding, ...given }) => {
+    const first = firstOf(given)
     const padded = padding.reduce(
       (flow, size, d) =>
         size === 0
           ? flow
-          : apply(padOperator, at, flow, [], { axis: d + 2, before: size, after: size, value }),
+          : apply(padOperator, at, flow, [], { axis: d + first, before: size, after: size, value }),
       x,
     )
     // A run reads its input once for each operand of its kernel.
-    const others = new Array(elements(kernel) - 1).fill(['the value', padded] as const)
-    return apply(poolOperator, at, padded, others, { how, kernel, stride })
+    const others = new Array(elements(given.kernel) - 1).fill(['the value', padded] as const)
+    return apply(poolOperator, at, padded, others, { how, ...given })
   })
 }
 
@@ -212,8 +241,8 @@ type PoolFits<S extends Shape, O> = number extends S['length']
     : Invalid<'pooling wants [batch, channels, ...spatial], of one to three spatial dimensions', S>
 
 type Pooling<O> = <D extends DType, S extends Shape>(
-  x: Device<D, S> & Floats<D> & PoolFits<S, O>,
-) => Device<D, Pooled<S, O>>
+  x: Device<D, S> & Floats<D> & PoolFits<ChannelsFirst<S, O>, O>,
+) => Device<D, ChannelsLast<Pooled<ChannelsFirst<S, O>, O>, O>>
 
 /**
  * The largest element of each kernel: x is [batch, channels, ...spatial] of floats, of one to three spatial dimensions

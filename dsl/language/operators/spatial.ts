@@ -1,6 +1,8 @@
 // What operators over spatial dimensions have in common: options of one number for all of them or one for each.
 
+import { show } from '../../ir/show.js'
 import type { Dim } from '../../ir/tensor.js'
+import { badAttribute, type UnplacedError } from '../messages.js'
 import type { IsWhole, Places } from './sizes.js'
 import type { Shape } from './types.js'
 
@@ -15,6 +17,49 @@ export const eachOf = (value: unknown, n: number, least: number): readonly numbe
   const list: readonly unknown[] = Array.isArray(value) ? value : new Array(Math.max(n, 0)).fill(value)
   return list.length === n && list.every(one => isWhole(one, least)) ? list : undefined
 }
+
+/** Which dimension has the channels: the second, or the last. */
+export type ChannelsAt = 'first' | 'last'
+
+export const isChannelsAt = (value: unknown): value is ChannelsAt => value === 'first' || value === 'last'
+
+export const badChannels = (value: unknown, example: string): UnplacedError =>
+  badAttribute("channels: 'first' or 'last'", show(value), `as in ${example}`)
+
+/** [batch, channels, ...spatial] of a shape whose channels are last; each other shape as it is. */
+export const channelsFirst = <D>(shape: readonly D[], areLast: boolean): readonly D[] =>
+  areLast ? [shape[0]!, shape.at(-1)!, ...shape.slice(1, -1)] : shape
+
+/** [batch, ...spatial, channels] of one whose channels are second. */
+export const channelsLast = <D>([batch, channels, ...spatial]: readonly D[]): readonly D[] => [
+  batch!,
+  ...spatial,
+  channels!,
+]
+
+type OptionOf<O> = 'channels' extends keyof O ? Exclude<O['channels'], undefined> : 'first'
+
+/** Sizes of which none is known but the first. */
+type Unknown<S extends Shape> = S extends readonly [infer B extends Dim, ...infer R extends Shape]
+  ? readonly [B, ...{ [K in keyof R]: number }]
+  : S
+
+/** `channelsFirst` and, of a result, `channelsLast` as types, by the option `channels` of O. */
+export type ChannelsFirst<S extends Shape, O> = [OptionOf<O>] extends ['first']
+  ? S
+  : [OptionOf<O>] extends ['last']
+    ? S extends readonly [infer B extends Dim, ...infer I extends Shape, infer C extends Dim]
+      ? readonly [B, C, ...I]
+      : S
+    : Unknown<S>
+
+export type ChannelsLast<S extends Shape, O> = [OptionOf<O>] extends ['first']
+  ? S
+  : [OptionOf<O>] extends ['last']
+    ? S extends readonly [infer B extends Dim, infer C extends Dim, ...infer I extends Shape]
+      ? readonly [B, ...I, C]
+      : S
+    : Unknown<S>
 
 /** Of one dimension. */
 type OfDim<V, At extends number> = V extends readonly unknown[] ? V[At] : V

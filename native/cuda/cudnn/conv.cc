@@ -29,6 +29,14 @@ double flops(const KernelSpec& spec) {
   return 2.0 * double(sizesOf(spec).y) * double(spec.conv.channels) * double(spec.conv.taps());
 }
 
+std::vector<std::int64_t> stridesOfChannelsLast(const CudnnGraph::Sizes& sizes) {
+  std::vector<std::int64_t> strides(sizes.size(), 1);
+  std::int64_t step = sizes[1];
+  for (std::size_t d = sizes.size() - 1; d >= 2; --d) strides[d] = step, step *= sizes[d];
+  strides[0] = step;
+  return strides;
+}
+
 // The library has no convolution of one dimension: such a one has a second, of size 1, before it.
 bool describe(std::shared_ptr<CudnnSession> session, const KernelSpec& spec, CudnnProblem* problem) {
   const ConvSpec& one = spec.conv;
@@ -61,15 +69,20 @@ bool describe(std::shared_ptr<CudnnSession> session, const KernelSpec& spec, Cud
       .numbers(cudnn::kConvolutionDilations, dilations)
       .finalize();
   const int type = cudnnType(spec.input);
-  const CudnnGraph::Tensor from = graph.memory(type, x), by = graph.memory(type, w),
-                           to = graph.memory(type, y);
+  // The library names the channels second wherever they lie.
+  const auto operand = [&](const CudnnGraph::Sizes& sizes) {
+    return one.channelsLast ? graph.memory(type, sizes, stridesOfChannelsLast(sizes))
+                            : graph.memory(type, sizes);
+  };
+  const CudnnGraph::Tensor from = operand(x), by = operand(w), to = operand(y);
   graph.convolution(std::move(convolution), from, by, to);
   return graph.finish();
 }
 
 std::string key(const KernelSpec& spec) {
   const ConvSpec& one = spec.conv;
-  std::string key = "conv " + std::to_string(static_cast<int>(spec.input));
+  std::string key = one.channelsLast ? "conv last " : "conv ";
+  key += std::to_string(static_cast<int>(spec.input));
   for (const std::int64_t value : {spec.batch, one.groups, one.channels, one.filters})
     key += " " + std::to_string(value);
   for (const ConvDim& dim : one.spatial)

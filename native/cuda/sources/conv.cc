@@ -19,13 +19,14 @@ constexpr bool HAS_MASK = TAPS <= 64;
 // A term: a channel and a tap, which is an element of the kernel; -1: there is no such term. The offset leads
 // from the corner at which the kernel lies to the element of x.
 struct Term { Inner offset, tap; };
-FN Inner offsetOf(Inner tap) {
+FN Term termOf(Inner channel, Inner tap) {
   const Inner z = tap / (KERNEL1 * KERNEL2) * DILATION0, y = tap / KERNEL2 % KERNEL1 * DILATION1;
-  return (z * INPUT1 + y) * INPUT2 + tap % KERNEL2 * DILATION2;
+  return {channel * CHANNEL_STEP + ((z * INPUT1 + y) * INPUT2 + tap % KERNEL2 * DILATION2) * STEP, tap};
 }
+FN Inner numberOf(Inner channel, Inner tap) { return LAST ? tap * CHANNELS + channel : channel * TAPS + tap; }
 FN Term termOf(Inner term) {
   if (term >= TERMS) return {0, -1};
-  return {term / TAPS * INPUTS + offsetOf(term % TAPS), term % TAPS};
+  return LAST ? termOf(term % CHANNELS, term / CHANNELS) : termOf(term / TAPS, term % TAPS);
 }
 // A place: where it is in y, the corner at which the kernel lies in x, which may be outside of it, and which
 // taps are inside.
@@ -42,8 +43,8 @@ FN Place placeOf(const T* x, Index group, Inner place) {
   made.z = made.at / (OUTPUT1 * OUTPUT2) * STRIDE0 - BEFORE0;
   made.y = made.at / OUTPUT2 % OUTPUT1 * STRIDE1 - BEFORE1;
   made.column = made.at % OUTPUT2 * STRIDE2 - BEFORE2;
-  made.x = x + (made.image * GROUPS + group) * (CHANNELS * INPUTS);
-  made.corner = (made.z * INPUT1 + made.y) * INPUT2 + made.column;
+  made.x = x + made.image * GROUPS * (CHANNELS * INPUTS) + group * CHANNELS * CHANNEL_STEP;
+  made.corner = ((made.z * INPUT1 + made.y) * INPUT2 + made.column) * STEP;
   made.mask = 0;
   if (HAS_MASK)
     for (int tap = 0; tap < TAPS; ++tap)
@@ -56,8 +57,11 @@ FN T elementOf(const Place& place, const Term& term) {
   const bool inside = HAS_MASK ? (place.mask >> term.tap & 1) != 0 : meets(place, term.tap);
   return inside ? place.x[place.corner + term.offset] : T();
 }
-FN Index filterAt(Index image, Index group, Inner filter) {
-  return ((image * GROUPS + group) * FILTERS + filter) * PLACES;
+// Where a result is in y: of a place, over all images, and of the first filters of a group.
+FN Index resultAt(Index place, Index group, Inner filter) {
+  const Index channel = group * FILTERS + filter;
+  return LAST ? place * (GROUPS * FILTERS) + channel
+              : (place / PLACES * (GROUPS * FILTERS) + channel) * PLACES + place % PLACES;
 }
 )cuda";
 
@@ -91,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(256) braid_conv(const T* x, const T
     if (to >= BATCH * PLACES) continue;
     for (int i = 0; i < 4; ++i)
       if (filter0 + y4 + i < FILTERS)
-        store(sum[i][j], y[filterAt(to / PLACES, group, filter0 + y4 + i) + to % PLACES]);
+        store(sum[i][j], y[resultAt(to, group, filter0 + y4 + i)]);
   }
 }
 )cuda";
@@ -102,14 +106,15 @@ extern "C" __global__ void __launch_bounds__(256) braid_conv(const T* x, const T
   gridDependencySync();
   const Index element = (Index)blockIdx.x * 256 + threadIdx.x;
   if (element >= (Index)BATCH * GROUPS * FILTERS * PLACES) return;
-  const Index row = element / PLACES, channel = row % (GROUPS * FILTERS), image = row / (GROUPS * FILTERS);
-  const Place place = placeOf(x, channel / FILTERS, image * PLACES + element % PLACES);
+  const Index all = GROUPS * FILTERS, row = element / PLACES, channel = LAST ? element % all : row % all;
+  const Place place =
+      placeOf(x, channel / FILTERS, LAST ? element / all : row / all * PLACES + element % PLACES);
   w += channel * TERMS;
   float sum = 0.0f;
   for (Inner i = 0; i < CHANNELS; ++i)
     #pragma unroll UNROLL
     for (Inner tap = 0; tap < TAPS; ++tap)
-      sum = fmaf(loadF(w[i * TAPS + tap]), loadF(elementOf(place, {i * INPUTS + offsetOf(tap), tap})), sum);
+      sum = fmaf(loadF(w[numberOf(i, tap)]), loadF(elementOf(place, termOf(i, tap))), sum);
   store(sum, y[element]);
 }
 )cuda";
@@ -211,13 +216,13 @@ template <bool WIDE> FN void convolve(const T* x, const T* w, T* y) {
     for (int e = 0; e < 2; ++e) {
       const Inner to = place0 + firstP + n * 8 + p + e;
       if (to >= BATCH * PLACES) continue;
-      T* results = y + filterAt(to / PLACES, group, filter0) + to % PLACES;
+      T* results = y + resultAt(to, group, filter0);
       #pragma unroll
       for (int t = 0; t < TILES_F; ++t)
         #pragma unroll
         for (int h = 0; h < 2; ++h) {
           const int filter = firstF + t * 16 + g + h * 8;
-          if (filter0 + filter < FILTERS) store(sum[t][n][h * 2 + e], results[filter * (Index)PLACES]);
+          if (filter0 + filter < FILTERS) store(sum[t][n][h * 2 + e], results[filter * (Index)FILTER_STEP]);
         }
     }
 }
@@ -242,7 +247,8 @@ std::string constant(const char* type, const std::string& name, std::int64_t val
 // Whether 32 bits hold every place, term and offset, with some of a tile beyond the last one.
 bool isSmall(const KernelSpec& spec) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max() / 2;
-  std::int64_t padded = spec.conv.channels;
+  // Of channels that are last, offsets lead over those of all groups.
+  std::int64_t padded = spec.conv.channels * (spec.conv.channelsLast ? spec.conv.groups : 1);
   for (const ConvDim& dim : spec.conv.spatial) padded *= dim.before + dim.input + dim.after;
   return padded <= most && spec.conv.filters <= most && spec.batch * spec.conv.outputs() <= most &&
          spec.conv.channels * spec.conv.taps() <= most;
@@ -255,6 +261,11 @@ std::string constants(const KernelSpec& spec) {
   text += "typedef " + std::string(cudaTypeName(spec.input)) + " T;\n";
   text += "typedef unsigned " + std::string(one.taps() <= 32 ? "int" : "long long") + " Mask;\n";
   text += constant("Index", "GROUPS", one.groups);
+  // From one element to the next: along a line of x, of its channels, and of the filters in y.
+  text += constant("bool", "LAST", one.channelsLast ? 1 : 0);
+  text += constant("Inner", "STEP", one.channelsLast ? one.groups * one.channels : 1);
+  text += constant("Inner", "CHANNEL_STEP", one.channelsLast ? 1 : one.inputs());
+  text += constant("Inner", "FILTER_STEP", one.channelsLast ? 1 : one.outputs());
   for (const auto& [name, value] : {std::pair{"BATCH", spec.batch},
                                     {"CHANNELS", one.channels},
                                     {"FILTERS", one.filters},

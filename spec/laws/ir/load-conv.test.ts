@@ -66,6 +66,9 @@ test('numbers that make no convolution are faults', () => {
   for (const key of ['batch', 'groups', 'channels', 'filters'] as const)
     for (const value of [0, -1, 1.5, 2 ** 53])
       expect([key, value, tagsOf({ ...spec, [key]: value })]).not.toEqual([key, value, []])
+  for (const channelsLast of [false, 1, 'last', null])
+    expect([channelsLast, tagsOf({ ...spec, channelsLast })]).not.toEqual([channelsLast, []])
+  expect(tagsOf({ ...spec, channelsLast: true })).toEqual([])
   for (const dtype of ['i32', 'u8', 'f64']) expect(tagsOf({ ...spec, dtype })).not.toEqual([])
   expect(tagsOf({ ...spec, spatial: [] })).not.toEqual([])
   expect(tagsOf({ ...spec, spatial: [...spec.spatial, ...spec.spatial] })).not.toEqual([])
@@ -105,6 +108,7 @@ test('what is accepted stays inside of its buffers', () => {
         const { batch, groups, channels, filters } = sizes
         const places = placesOf({
           ...sizes,
+          last: false,
           size: spatial.map(({ input }) => input),
           kernel: spatial.map(({ kernel }) => kernel),
           stride: spatial.map(({ stride }) => stride),

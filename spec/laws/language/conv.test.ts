@@ -46,6 +46,37 @@ describe('a convolution', () => {
     const w = f32([2, 1, 2], 1, 1, 1, -1)
     const got = await compute([x, w, f32([2], 10, 20)], (a, b, c) => a.pipe(conv(b, { bias: c })))
     expect(got.values).toEqual([13, 15, 19, 19, 19, 21, 19, 19])
+    const last = await compute(
+      [f32([2, 3, 1], ...x.values), f32([2, 2, 1], ...w.values), f32([2], 10, 20)],
+      (a, b, c) => a.pipe(conv(b, { bias: c, channels: 'last' })),
+    )
+    expect([last.shape, last.values]).toEqual([
+      [2, 2, 2],
+      [13, 19, 15, 19, 19, 19, 21, 19],
+    ])
+  })
+
+  it('is a product where channels are last and a kernel has one element', () => {
+    const net = (options: object, kernel = 1) =>
+      braid.graph(
+        { x: braid.tensor('bf16', [2, 4, 6, 8]), w: braid.tensor('bf16', [16, kernel, kernel, 8]) },
+        flows => {
+          const bias = braid.param('bias', braid.tensor('bf16', [16]))
+          const layer = conv(flows.w.pipe(braid.upload()), { bias, channels: 'last', ...options })
+          const x = flows.x.pipe(braid.upload()) as unknown as { pipe(...all: unknown[]): never }
+          return { y: x.pipe(layer, braid.relu(), braid.download()) as typeof flows.x }
+        },
+      )
+    const ops = (options: object, kernel?: number) =>
+      braid.irOf(net(options, kernel)).nodes.map(({ op }) => op)
+    expect(ops({})).toContain('matmul')
+    expect(ops({})).not.toContain('conv')
+    for (const other of [{ stride: 2 }, { padding: 1 }]) expect(ops(other)).toContain('conv')
+    expect(ops({}, 3)).toContain('conv')
+    // With its bias and what comes after it, one kernel.
+    const plan = E.getOrElseW(() => undefined)(braid.compile(net({})))
+    expect(plan?.nodes.filter(({ kernel }) => kernel?.kind === 'matmul').length).toBe(1)
+    expect(plan?.nodes.some(({ kernel }) => kernel?.kind === 'map')).toBe(false)
   })
 
   it('multiplies the zeros around the input too: an infinite weight makes them NaN', async () => {
@@ -68,7 +99,7 @@ describe('a convolution', () => {
         const { x, w, y } = shapesOf(one)
         const spec = inferred(x, w, optionsOf(one))
         expect(spec).toEqual(y)
-        expect(y.slice(2)).toEqual(placesOf(one))
+        expect(one.last ? y.slice(1, -1) : y.slice(2)).toEqual(placesOf(one))
       }),
       { numRuns: runs(300) },
     )
@@ -142,6 +173,8 @@ it('refuses values, weights and options that do not fit', () => {
     'ShapeMismatch',
   ])
   expect(tags([x, w, f32([5])])).toEqual(['ShapeMismatch'])
+  expect(tags([x, w], { channels: 'last' })).toEqual(['ShapeMismatch'])
+  expect(tags([x, f32([6, 3, 3, 8])], { channels: 'last' })).toEqual([])
   expect(tags([x, w, f32([6, 1, 1])])).toEqual(['ShapeMismatch'])
   expect(tags([x, w, typed('f16', [6])])).toEqual(['DTypeMismatch'])
   for (const options of [
@@ -160,6 +193,8 @@ it('refuses values, weights and options that do not fit', () => {
     { groups: 0 },
     { groups: 1.5 },
     { groups: [1] },
+    { channels: 'second' },
+    { channels: 1 },
   ])
     expect([options, tags([x, w], options)]).toEqual([options, ['BadAttribute']])
 })

@@ -470,6 +470,20 @@ describe('scratch for a library', () => {
     expect(of('bf16', 1, 2 ** 15)).toEqual([bytes, bytes])
     expect(of('f32', 1, 2 ** 15)).toEqual([4096, 4096])
     expect(of('f16', 8, 2 ** 15)).toEqual([2 ** 25, 2 ** 25])
+    // f32 alone copies operands whose channels are last.
+    const last = (dtype: DType) =>
+      workspaces(
+        'conv',
+        [
+          [1, 2 ** 15, 64],
+          [64, 4, 64],
+          [1, 2 ** 15, 64],
+        ],
+        dtype,
+        { ...attrs, channels: 'last' },
+      )
+    expect(last('bf16')).toEqual([4096, 4096])
+    expect(last('f32')).toEqual([2 * bytes - 4096, 2 * bytes - 4096])
   })
 })
 
