@@ -107,7 +107,7 @@ const findings = () => {
   return [...found.values()]
 }
 
-await entry(() => {
+await entry(async () => {
   needNode()
   rmSync(logs, { recursive: true, force: true })
   mkdirSync(logs, { recursive: true })
@@ -123,11 +123,11 @@ await entry(() => {
   if (!loaded) return close(sum)
   const pool = ['--pool=forks', '--maxWorkers=1', '--testTimeout=300000']
   const chosen = process.argv.slice(2)
-  runVitest(sum, [...pool, ...(chosen.length > 0 ? chosen : tests)])
+  await runVitest(sum, [...pool, ...(chosen.length > 0 ? chosen : tests)])
   // Leak detection lists all that V8 leaves allocated, which takes seconds for each process. So it runs only
   // for the tests in which threads and processes end while they hold everything.
   process.env.ASAN_OPTIONS = options(1)
-  if (chosen.length === 0) runVitest(sum, [...pool, 'spec/conformance/addon.test.ts'])
+  if (chosen.length === 0) await runVitest(sum, [...pool, 'spec/conformance/addon.test.ts'])
   check(sum, 'no error and no leak of the addon', () => {
     const found = findings()
     for (const report of found.slice(0, 10)) console.log(`${report}\n`)

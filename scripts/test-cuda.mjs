@@ -13,9 +13,8 @@ import { ask, entry, root, Stop } from './lib/run.mjs'
 import { testFolder } from './lib/suites.mjs'
 import { close, listSkipped, runGoogleTest, runVitest, tally } from './lib/tally.mjs'
 
-// One GPU serves processes in turn: with sixteen of them each test waits for fifteen others, some beyond
-// their time limit.
-const conformance = ['spec/conformance/', 'spec/pytorch/', '--maxWorkers=5']
+// One GPU serves processes in turn: each test waits for others, with sixteen of them some beyond their time limit.
+const conformance = ['spec/conformance/', 'spec/pytorch/', '--maxWorkers=8', '--testTimeout=150000']
 
 const options = () => {
   const text = { type: 'string' }
@@ -136,13 +135,15 @@ await entry(async () => {
   const device = await find(name)
   console.log(`${name}: ${device.name}, driver ${driverOf(device)}`)
   const sum = tally()
-  const typescript = runVitest(sum, conformance).map(suite => ({
+  // At once: the C++ tests wait for the GPU seldom, the suites for JavaScript and the compiler of CUDA.
+  const binary = join(root, testFolder, 'braid_tests')
+  const cppTests = existsSync(binary) ? runGoogleTest(sum, binary, 'C++ tests') : []
+  const typescript = (await runVitest(sum, conformance)).map(suite => ({
     ...suite,
     onDevice: suite.cases.filter(({ name: title, state }) => state === 'passed' && title.includes(name))
       .length,
   }))
-  const binary = join(root, testFolder, 'braid_tests')
-  const cpp = existsSync(binary) ? merged(await runGoogleTest(sum, binary, 'C++ tests')) : []
+  const cpp = merged(await cppTests)
   if (cpp.length === 0) sum.skipped++
   listSkipped([...typescript, ...cpp])
   writeFileSync(out, reportOf(device, commit, typescript, cpp, sum))

@@ -43,17 +43,17 @@ await entry(async () => {
   const all = words.includes('--all')
   const files = words.filter(word => word !== '--all')
   if (files.length > 0) {
-    listSkipped(runVitest(sum, files))
+    listSkipped(await runVitest(sum, files))
     return close(sum)
   }
   check(sum, 'types', checkTypes)
-  if (all) listSkipped([...runVitest(sum), ...(await cppTests(sum))])
+  if (all) listSkipped([...(await runVitest(sum)), ...(await cppTests(sum))])
   else {
     const gone = leftToCi.filter(([file]) => !existsSync(join(root, file)))
     if (gone.length > 0)
       throw new Stop(`${gone.join('\n')}\nscripts/lib/suites.mjs names files that are not there.`)
     const without = leftToCi.flatMap(([file]) => ['--exclude', file])
-    listSkipped(runVitest(sum, without, { BRAID_RUNS: String(quickShare) }))
+    listSkipped(await runVitest(sum, without, { BRAID_RUNS: String(quickShare) }))
     sayLeftOut()
   }
   return close(sum)

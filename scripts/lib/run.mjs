@@ -20,7 +20,8 @@ export const run = (command, args, options = {}) => {
 
 /**
  * As `run`, concurrently with other programs: the output is printed in one piece when the program ends. With
- * `onOutput`, the output is printed as it comes and passed to `onOutput`.
+ * `onOutput`, the output is printed as it comes and passed to `onOutput`; with a `stdio` that inherits, it goes to the
+ * terminal.
  */
 export const runConcurrently = (command, args, { onOutput, ...options } = {}) =>
   new Promise(resolve => {
@@ -31,7 +32,7 @@ export const runConcurrently = (command, args, { onOutput, ...options } = {}) =>
       process.stdout.write(bytes)
       onOutput(bytes.toString())
     }
-    for (const stream of [child.stdout, child.stderr]) stream.on('data', take)
+    for (const stream of [child.stdout, child.stderr]) stream?.on('data', take)
     const end = status => {
       process.stdout.write(Buffer.concat(printed))
       resolve(status)

@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
-import { root, run, runConcurrently, tool } from './run.mjs'
+import { root, runConcurrently, tool } from './run.mjs'
 
 export const tally = () => ({ passed: 0, failed: 0, skipped: 0, wrong: [] })
 
@@ -57,11 +57,12 @@ const addStatus = (sum, name, suites, statuses) => {
 }
 
 /** vitest over spec/, or over the files named. Returns the suites, one a file. */
-export const runVitest = (sum, args = [], env = {}) => {
+export const runVitest = async (sum, args = [], env = {}) => {
   console.log('\n── vitest')
   const path = report('vitest.json')
   const reporters = ['--reporter=default', `--reporter=${join(root, 'scripts/lib/cases-reporter.mjs')}`]
-  const status = run(process.execPath, [tool.vitest, 'run', ...reporters, ...args], {
+  const status = await runConcurrently(process.execPath, [tool.vitest, 'run', ...reporters, ...args], {
+    stdio: ['ignore', 'inherit', 'inherit'],
     env: { ...process.env, ...env, BRAID_CASES: path },
   })
   const suites = JSON.parse(read(path) ?? '{"suites":[]}').suites.map(({ file, tests, broken }) => {
