@@ -114,8 +114,9 @@ const delaying = (plan: Plan, run: number, milliseconds: number): HostOptions =>
 })
 
 /**
- * The runs whose delay may show that the wait at `c` is missing, the likeliest first: those of the lane that
- * was waited for, from its record back, then those of other lanes, which it may have waited for.
+ * The runs whose delay may show that the wait at `c` is missing, the likeliest first: those of the lane that was waited
+ * for, from its record back, then those after the record, whose results a later tick may read after the wait, then
+ * those of other lanes, which it may have waited for.
  */
 const suspects = (plan: Plan, c: number): readonly number[] => {
   const [, event, waiting] = plan.commands[c] as Extract<Command, readonly ['wait', ...unknown[]]>
@@ -123,7 +124,8 @@ const suspects = (plan: Plan, c: number): readonly number[] => {
   const [, , recorded] = plan.commands[record] as Extract<Command, readonly ['record', ...unknown[]]>
   const before = plan.commands.slice(0, record).filter(([op]) => op === 'run').length
   const list = runsOf(plan).map(([, , lane], run) => ({ run, lane }))
-  const own = list.filter(({ run, lane }) => lane === recorded && run < before).reverse()
+  const all = list.filter(({ lane }) => lane === recorded).reverse()
+  const own = [...all.filter(({ run }) => run < before), ...all.filter(({ run }) => run >= before)]
   const others = list.filter(({ lane }) => lane !== recorded && lane !== waiting)
   return [...own, ...others].map(({ run }) => run)
 }
