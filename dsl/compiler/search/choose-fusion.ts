@@ -8,7 +8,7 @@ import type { Effort } from '../passes/fuse/regions.js'
 import { type Fused, fuse as fuseKernels } from '../passes/fuse.js'
 import { latencyOf, mostPredicted, tickOf, worth } from './choose-arenas.js'
 
-/** `fused`: the graph that was planned, kept for the plan in graph mode where there is to be one. */
+/** `fused`: the graph that was planned. It is kept for a plan in graph mode, which no large graph has. */
 const explained = (plan: Plan, fusion: Fusion, ir: Checked, fused?: Checked): Plan => {
   const { memory } = ir.settings
   const provenance = provenanceOf(plan)!
@@ -29,8 +29,8 @@ const isLarge = ({ nodes }: Checked): boolean => nodes.length > mostPredicted
 const mostInGraphs = 2 ** 11
 
 /**
- * Plans the graph in graph mode with the kernels that the eager plan's were fused into; undefined where that is to be
- * found out anew, as it is of a graph that is small enough. One more plan of those that fuse nothing is spared.
+ * Plans a graph in graph mode with the fused kernels of its eager plan, so that none is made there that fuses nothing.
+ * Undefined where fusing is tried anew: of a small graph, and where the eager plan has no fused kernels.
  */
 export const fusedAlike =
   (planned: (ir: Checked) => Passed<Plan>) =>

@@ -55,7 +55,7 @@ export interface ConvOptions {
   readonly bias?: Device<DType, Shape>
   /**
    * Which dimension of the value, the weight and the result has the channels: the second one, which is the default, or
-   * the last one. GPUs compute convolutions of f16 and bf16 faster where it is the last one.
+   * the last one, in which cuDNN computes convolutions of f16 and bf16 faster.
    */
   readonly channels?: ChannelsAt
 }
@@ -339,8 +339,7 @@ export const convOperator: Operator = {
     const kernel = convSpec(x, w, attrs)
     const flops = 2 * elements(output.shape) * termsOf(w)
     const movedBytes = tensorBytes(x) + tensorBytes(w) + tensorBytes(output)
-    const work = flops * Math.max(1, filtersOfTile / kernel.filters)
-    const workspace = work >= wantsWorkspace ? workspaceOf(kernel, movedBytes) : 0
+    const workspace = flops >= wantsWorkspace ? workspaceOf(kernel, movedBytes) : 0
     return {
       as: 'run',
       kernel: workspace > 0 ? { ...kernel, workspace } : kernel,
@@ -359,8 +358,6 @@ export const convOperator: Operator = {
 // The workspace that a large convolution offers to the library. Kernels for tensor cores want the channels last, and
 // copy operands there whose channels are not; f32 does not use tensor cores, and wants them first.
 const wantsWorkspace = 2 ** 30
-/** Filters of a kernel's tile: a group of fewer leaves a part of it empty, and takes as long. */
-const filtersOfTile = 64
 const workspaceOf = ({ dtype, channelsLast }: ConvSpec, movedBytes: number): number =>
   Math.min(((channelsLast === true) === (dtype === 'f32') ? movedBytes : 0) + 4096, workspaceBytes)
 

@@ -25,11 +25,8 @@ bool isFor(const KernelSpec& spec) {
   return std::max({sizes.x, sizes.w, sizes.y}) <= std::numeric_limits<std::int32_t>::max();
 }
 
-// With those of the empty part of a tile, where a group has few filters: it takes as long.
 double flops(const KernelSpec& spec) {
-  constexpr double kFiltersOfTile = 64;
-  return 2.0 * double(sizesOf(spec).y) * double(spec.conv.channels) * double(spec.conv.taps()) *
-         std::max(1.0, kFiltersOfTile / double(spec.conv.filters));
+  return 2.0 * double(sizesOf(spec).y) * double(spec.conv.channels) * double(spec.conv.taps());
 }
 
 std::vector<std::int64_t> stridesOfChannelsLast(const CudnnGraph::Sizes& sizes) {
