@@ -21,22 +21,31 @@ export interface Costs extends Usage {
   readonly depth: (lanes: number) => number
 }
 
-/** Kinds of work whose time is kept. */
+/** Kinds of work whose demand is kept. */
 const mostKnown = 1024
+
+/** Up to so many operations their demands are kept, since a search asks for them many times. */
+const mostKept = 2 ** 16
+
+const kept = new WeakMap<readonly Operation[], readonly Demand[]>()
 
 /**
  * What each operation demands of the machine. Operations that do the same have one `Work`; its demand does not depend
  * on their names, unless their times are measured.
  */
-const demandsOf = ({ machine, profile }: Settings): ((operation: Operation) => Demand) => {
-  if (profile.size > 0) return operation => demandOf(operation, machine, profile)
-  const known = new Map<Work, Demand>()
-  return operation => {
+const demandsOf = (operations: readonly Operation[], { machine, profile }: Settings): readonly Demand[] => {
+  const known = kept.get(operations)
+  if (known !== undefined) return known
+  const byWork = new Map<Work, Demand>()
+  const demands = operations.map(operation => {
+    if (profile.size > 0) return demandOf(operation, machine, profile)
     const work = workOf(operation)
-    const found = known.get(work) ?? demandOf(operation, machine)
-    if (known.size < mostKnown) known.set(work, found)
+    const found = byWork.get(work) ?? demandOf(operation, machine)
+    if (byWork.size < mostKnown) byWork.set(work, found)
     return found
-  }
+  })
+  if (demands.length <= mostKept) kept.set(operations, demands)
+  return demands
 }
 
 /**
@@ -48,8 +57,8 @@ export const aloneOf = (
   allocator: ArrayAllocator = heap,
 ): Float64Array => {
   const alone = allocator.float64(operations.length)
-  const demand = demandsOf(settings)
-  for (let i = 0; i < operations.length; i++) alone[i] = demand(operations[i]!).nanoseconds
+  const demands = demandsOf(operations, settings)
+  for (let i = 0; i < operations.length; i++) alone[i] = demands[i]!.nanoseconds
   return alone
 }
 
@@ -60,13 +69,13 @@ export const aloneOf = (
 export const costsOf = (operations: readonly Operation[], settings: Settings): Costs => {
   const { machine, profile, mode } = settings
   const { host, device } = machine
-  const demanded = demandsOf(settings)
+  const demands = demandsOf(operations, settings)
   let devices = 1
   for (const { device = 0 } of operations) devices = Math.max(devices, device + 1)
   const issue = new Float64Array(operations.length)
   const demand = (i: number): Demand => {
     const operation = operations[i]!
-    const found = demanded(operation)
+    const found = demands[i]!
     if (mode !== 'graph' || operation.collective !== undefined) {
       issue[i] = callOf(operation, found, machine)
       return found

@@ -257,10 +257,11 @@ export interface Evaluation {
   /** Windows that the search gave to uploads without one of the user's. */
   readonly windows: readonly { readonly lane: string; readonly ahead: number }[]
   /**
-   * Predicted nanoseconds from tick to tick, and of these the time for which the issuing thread waits for a
-   * lane's full queue. NaN for graphs too large to predict.
+   * Predicted nanoseconds from tick to tick, of the first tick from its start to its end, and of a tick the time for
+   * which the issuing thread waits for a lane's full queue. NaN for graphs too large to predict.
    */
   readonly tick: number
+  readonly latency: number
   readonly blocked: number
   /** Bytes of device memory on the device that holds most. */
   readonly bound: number

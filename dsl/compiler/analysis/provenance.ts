@@ -3,6 +3,7 @@ import type { Plan } from '../../ir/plan.js'
 import type { TensorSpec } from '../../ir/tensor.js'
 import type { BoundKernel } from '../../language/bound-kernel.js'
 import type { InitData } from '../../language/initial-value.js'
+import type { PlanWorkload } from '../../machine/simulate/plan-workload.js'
 import type { Change, Checked, Choice, Operation, Placed } from './ir.js'
 import type { Settings } from './options.js'
 import type { Passed } from './pass.js'
@@ -25,12 +26,6 @@ export interface WindowDecision {
   /** Whether the operations are collectives. */
   readonly gathers: boolean
   readonly at: string
-}
-
-/** Predicted nanoseconds from tick to tick, and from the start to the end of a tick that has the devices for itself. */
-export interface PredictedTick {
-  readonly tick: number
-  readonly latency: number
 }
 
 /** `ticks`: predicted nanoseconds from tick to tick with one arena and with several, where both are known. */
@@ -108,8 +103,8 @@ export interface Provenance {
   /** By `input NAME`, `output NAME` or `param NAME`: the type as the graph has it, with symbols. */
   readonly ports: ReadonlyMap<string, TensorSpec>
   readonly decisions: Decisions
-  /** While plans are compared: what is predicted, by the number of ticks that have lanes of their own. */
-  readonly ticks?: Map<number, PredictedTick>
+  /** While plans are compared: what is predicted, by the number of ticks that have lanes of their own, and from what. */
+  readonly compared?: { readonly ticks: Map<number, number>; workload?: PlanWorkload }
   /** While modes are compared: the graph with the fused kernels that were taken. */
   readonly fused?: Checked
   /** Where the plan's laws are not proved yet: proves them. */

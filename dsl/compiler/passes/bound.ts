@@ -125,11 +125,11 @@ const isWait = (ir: Lifetimes, { later, earlier, tick }: WindowEdge): boolean =>
 }
 
 /**
- * Drops window waits without which the plan holds no more than `most`, until each one that is left is needed.
- * A plan so large that law L6 does not drop its waits one by one either keeps them all.
+ * Drops window waits without which the plan holds no more, until each one that is left is needed. A plan so large
+ * that law L6 does not drop its waits one by one either keeps them all.
  */
-const withoutRedundantWaits = (ir: Lifetimes, most: Held): Lifetimes => {
-  if (most.flat.commands > exactCommands) return ir
+const lean = (ir: Lifetimes, most: Held): Lifetimes => {
+  if (ir.windows.length === 0 || most.flat.commands > exactCommands) return ir
   let left = maxReplays
   for (let dropped = true; dropped; ) {
     dropped = false
@@ -147,7 +147,7 @@ const withoutRedundantWaits = (ir: Lifetimes, most: Held): Lifetimes => {
   return ir
 }
 
-const bounded = (ir: Lifetimes, { device, pinned, kind }: Held, flat?: FlatCommands): Bounded => ({
+const bounded = (ir: Lifetimes, { device, pinned, kind, flat }: Held): Bounded => ({
   ...ir,
   bound: { device, pinned },
   boundKind: kind,
@@ -155,17 +155,21 @@ const bounded = (ir: Lifetimes, { device, pinned, kind }: Held, flat?: FlatComma
 })
 
 /** As `bound`, with all waits of the windows: for a candidate that need not be chosen. */
-export const roughBound = pass('bound', (ir: Lifetimes): Passed<Bounded> => {
-  const held = heldBy(ir)
-  return E.right(bounded(ir, held, held.flat))
-})
+export const roughBound = pass('bound', (ir: Lifetimes): Passed<Bounded> => E.right(bounded(ir, heldBy(ir))))
+
+/** What `roughBound` found, with those waits of its windows alone without which the plan would hold more. */
+export const withoutRedundantWaits = (ir: Bounded): Bounded => {
+  const { bound, boundKind, flat } = ir
+  if (flat === undefined) return ir
+  const found = lean(ir, { ...bound, kind: boundKind, flat })
+  return found === ir ? ir : { ...found, bound, boundKind, flat: undefined }
+}
 
 /**
  * After this pass the bound is known in bytes, for each device and for pinned memory, and of the windows only
  * those waits are left without which the plan would hold more.
  */
-export const bound = pass('bound', (ir: Lifetimes): Passed<Bounded> => {
-  const held = heldBy(ir)
-  const lean = ir.windows.length === 0 ? ir : withoutRedundantWaits(ir, held)
-  return E.right(bounded(lean, held, lean === ir ? held.flat : undefined))
-})
+export const bound = pass(
+  'bound',
+  (ir: Lifetimes): Passed<Bounded> => E.right(withoutRedundantWaits(bounded(ir, heldBy(ir)))),
+)

@@ -8,7 +8,7 @@ import { changed } from '../analysis/operations.js'
 import type { Passed } from '../analysis/pass.js'
 import { predict } from '../analysis/predict.js'
 import { arena } from '../passes/arena.js'
-import { bound, roughBound } from '../passes/bound.js'
+import { bound, roughBound, withoutRedundantWaits } from '../passes/bound.js'
 import { lifetimes } from '../passes/lifetimes.js'
 import { deferralLevels } from '../passes/order/deferred.js'
 import { eagerOrder, type Ordering, withDeferred } from '../passes/order.js'
@@ -46,12 +46,12 @@ export const smallGraph = 256
 /** Up to so many operations ticks are predicted; beyond, orders are not compared. */
 export const mostPredicted = 2 ** 16
 
-type Prediction = Pick<Evaluation, 'tick' | 'blocked'>
+type Prediction = Pick<Evaluation, 'tick' | 'latency' | 'blocked'>
 
 const predicted = (ir: Synchronized): Prediction => {
-  if (ir.operations.length > mostPredicted) return { tick: Number.NaN, blocked: Number.NaN }
-  const { tick, blocked } = predict(ir, costsOf(ir.operations, ir.settings))
-  return { tick, blocked }
+  if (ir.operations.length > mostPredicted)
+    return { tick: Number.NaN, latency: Number.NaN, blocked: Number.NaN }
+  return predict(ir, costsOf(ir.operations, ir.settings))
 }
 
 /**
@@ -148,8 +148,8 @@ export class Evaluator {
 
   /**
    * The plan of a candidate; under a bound (`memory`), with waits that make it fit if there are such. In a
-   * pool, a window keeps its memory for itself unless it holds more than it would by sharing; an arena shares
-   * all memory.
+   * pool, a window keeps its memory for itself unless it holds more than it would by sharing; of a large graph, unless
+   * it holds a hundredth more than what is live at once. An arena shares all memory.
    */
   evaluate(candidate: Candidate, memory?: number): Passed<Evaluated> {
     const pooled = this.ir.settings.storage === 'pooled'
@@ -157,7 +157,9 @@ export class Evaluator {
     if (E.isLeft(kept) || !pooled || !this.hasWindows(candidate.window))
       return this.evaluated(candidate, kept, memory)
     const held = fullest(kept.right.bound)
-    if (memory !== undefined && held <= memory) return this.evaluated(candidate, kept, memory)
+    const isLarge = this.ir.operations.length > smallGraph
+    const enough = memory ?? (isLarge ? Math.floor(1.01 * this.live(candidate)) : 0)
+    if (held <= enough) return this.evaluated(candidate, kept, memory)
     const shared = this.bounded(candidate, false, memory)
     const sharesWin = E.isRight(shared) && fullest(shared.right.bound) < held
     return this.evaluated(candidate, sharesWin ? shared : kept, memory)
@@ -202,13 +204,11 @@ export class Evaluator {
   }
 }
 
-/** The chosen plan without redundant window waits. Plans of small graphs and planned storage have none. */
-export const withoutRedundantWindowWaits = (found: Evaluated): Passed<Evaluated> => {
-  const { ir, evaluation } = found
-  const large = ir.operations.length > smallGraph
-  if (ir.settings.storage === 'planned' || !large || ir.windows.length === 0) return E.right(found)
-  return pipe(
-    bound(ir),
-    E.map(ir => ({ ir, evaluation: { ...evaluation, ...predicted(ir), bound: fullest(ir.bound) } })),
-  )
-}
+/**
+ * The chosen plan without redundant window waits, which no prediction tells from the one with them. Plans of small
+ * graphs and planned storage have none.
+ */
+export const withoutRedundantWindowWaits = ({ ir, evaluation }: Evaluated): Evaluated => ({
+  ir: ir.settings.storage === 'planned' ? ir : withoutRedundantWaits(ir),
+  evaluation,
+})

@@ -1,12 +1,12 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { Plan } from '../../ir/plan.js'
-import { workloadOf } from '../../machine/simulate/plan-workload.js'
+import { type PlanWorkload, workloadOf } from '../../machine/simulate/plan-workload.js'
 import { play } from '../../machine/simulate/simulator.js'
 import { playUntilSteady } from '../../machine/simulate/steady-state.js'
 import type { Lowered } from '../analysis/ir.js'
 import type { Settings } from '../analysis/options.js'
 import type { Passed } from '../analysis/pass.js'
-import { type Arenas, type PredictedTick, provenanceOf, recordProvenance } from '../analysis/provenance.js'
+import { type Arenas, provenanceOf, recordProvenance } from '../analysis/provenance.js'
 
 /** Runs of all simulated ticks, at most. */
 const played = 2 ** 15
@@ -29,28 +29,29 @@ type Machine = Pick<Settings, 'machine' | 'profile'>
  * Predicted nanoseconds from tick to tick, the program's own thread included; of ticks with lanes of their own
  * where the plan has several arenas, unless `apart` says that they share all lanes.
  */
-export const tickOf = (plan: Plan, machine: Machine, apart = plan.arenas ?? 1): number =>
-  predicted(plan, machine, apart).tick
-
-/** Predicted nanoseconds from the start to the end of a tick that has the devices for itself. */
-export const latencyOf = (plan: Plan, machine: Machine): number =>
-  predicted(plan, machine, plan.arenas ?? 1).latency
-
-const predicted = (plan: Plan, machine: Machine, apart: number): PredictedTick => {
-  const ticks = provenanceOf(plan)?.ticks
+export const tickOf = (plan: Plan, machine: Machine, apart = plan.arenas ?? 1): number => {
+  const ticks = provenanceOf(plan)?.compared?.ticks
   const known = ticks?.get(apart)
   if (known !== undefined) return known
-  const tick = predictedTick(plan, machine, apart)
+  const workload = { ...workloadFor(plan, machine), apart }
+  if (workload.runs === 0) return 0
+  const most = Math.max(4, plan.inFlight + 2, Math.floor(played / workload.runs) - plan.inFlight)
+  const tick = Math.max(playUntilSteady(workload, Math.min(64, most)).pace.tick, workload.usage.power)
   ticks?.set(apart, tick)
   return tick
 }
 
-const predictedTick = (plan: Plan, { machine, profile }: Machine, apart: number): PredictedTick => {
-  const workload = { ...workloadOf(plan, machine, profile), apart }
-  if (workload.runs === 0) return { tick: 0, latency: 0 }
-  const most = Math.max(4, plan.inFlight + 2, Math.floor(played / workload.runs) - plan.inFlight)
-  const tick = Math.max(playUntilSteady(workload, Math.min(64, most)).pace.tick, workload.usage.power)
-  return { tick, latency: play(workload, 1).ended[0]! }
+/** Predicted nanoseconds from the start to the end of a tick that has the devices for itself. */
+export const latencyOf = (plan: Plan, machine: Machine): number => {
+  const workload = workloadFor(plan, machine)
+  return workload.runs === 0 ? 0 : play(workload, 1).ended[0]!
+}
+
+const workloadFor = (plan: Plan, { machine, profile }: Machine): PlanWorkload => {
+  const compared = provenanceOf(plan)?.compared
+  const workload = compared?.workload ?? workloadOf(plan, machine, profile)
+  if (compared !== undefined) compared.workload = workload
+  return workload
 }
 
 /** Why ticks in flight cannot overlap, whatever memory they have; undefined where they can. */

@@ -25,8 +25,11 @@ const mostByDefault = 2 ** 18
 
 const isLarge = ({ nodes }: Checked): boolean => nodes.length > mostPredicted
 
-/** Operations of a graph up to which many sets of regions are tried in graph mode, where each costs several arenas. */
-const mostInGraphs = 2 ** 11
+/**
+ * Operations of a graph up to which fusing is tried in each mode, with many sets of regions, and whole plans are
+ * simulated to compare them: of more, each of these takes longer than what it may find is worth.
+ */
+const mostCompared = 2 ** 11
 
 /**
  * Plans a graph in graph mode with the fused kernels of its eager plan, so that none is made there that fuses nothing.
@@ -36,14 +39,20 @@ export const fusedAlike =
   (planned: (ir: Checked) => Passed<Plan>) =>
   (eager: Plan, ir: Checked): Passed<Plan> | undefined => {
     const { fused, decisions } = provenanceOf(eager)!
-    if (ir.nodes.length <= mostInGraphs || fused === undefined) return undefined
+    if (ir.nodes.length <= mostCompared || fused === undefined) return undefined
     return E.map((plan: Plan) => explained(plan, decisions.fusion!, ir))(
       planned({ ...fused, settings: ir.settings }),
     )
   }
 
 const triesFew = (ir: Checked): boolean =>
-  isLarge(ir) || (ir.settings.mode === 'graph' && ir.nodes.length > mostInGraphs)
+  isLarge(ir) || (ir.settings.mode === 'graph' && ir.nodes.length > mostCompared)
+
+/** Predictions of a plan; of a graph of many operations, those that were made of the order that was chosen for it. */
+const predicted = (what: 'tick' | 'latency', plan: Plan, { nodes, settings }: Checked): number => {
+  if (nodes.length > mostCompared) return provenanceOf(plan)!.decisions.choice!.chosen[what]
+  return what === 'tick' ? tickOf(plan, settings) : latencyOf(plan, settings)
+}
 
 /**
  * What is worse about a plan than about the plan that fuses nothing; undefined where nothing is. Within bytes that
@@ -57,13 +66,12 @@ const worse = (plan: Plan, plain: Plan, ir: Checked): string | undefined => {
   if (grown >= 0) return `it holds at least ${device[grown]! - plain.bound.device[grown]!} bytes more`
   if (pinned > plain.bound.pinned)
     return `it holds ${pinned - plain.bound.pinned} bytes of pinned memory more`
-  if (isLarge(ir)) {
-    const follows = plan.boundKind === 'enforced' && plain.boundKind !== 'enforced'
-    return follows ? 'its ticks would follow one another to keep the bound' : undefined
-  }
-  const [tick, before] = [tickOf(plan, settings), tickOf(plain, settings)]
+  if (ir.nodes.length > mostCompared && plan.boundKind === 'enforced' && plain.boundKind !== 'enforced')
+    return 'its ticks would follow one another to keep the bound'
+  if (isLarge(ir)) return undefined
+  const [tick, before] = [predicted('tick', plan, ir), predicted('tick', plain, ir)]
   if (tick > before * (1 + worth)) return `a tick of ${tick} ns instead of ${before}`
-  const [latency, earlier] = [latencyOf(plan, settings), latencyOf(plain, settings)]
+  const [latency, earlier] = [predicted('latency', plan, ir), predicted('latency', plain, ir)]
   return latency > earlier * (1 + worth)
     ? `a tick alone ends after ${latency} ns instead of ${earlier}`
     : undefined

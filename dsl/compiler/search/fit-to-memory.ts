@@ -207,11 +207,10 @@ class Search {
 export const fitToMemory = (ir: Lowered): Passed<Bounded> => {
   const { memory } = ir.settings
   const search = new Search(ir)
-  const chosen = (found: Evaluated): Passed<Bounded> =>
-    pipe(
-      withoutRedundantWindowWaits(found),
-      E.map(({ ir, evaluation }) => ({ ...ir, choice: { chosen: evaluation, tried: search.tried } })),
-    )
+  const chosen = (found: Evaluated): Passed<Bounded> => {
+    const { ir, evaluation } = withoutRedundantWindowWaits(found)
+    return E.right({ ...ir, choice: { chosen: evaluation, tried: search.tried } })
+  }
   if (memory === 'small') return pipe(search.small(), E.chain(chosen))
   if (memory === 'fast') return pipe(search.fast(), E.chain(chosen))
   const found = search.within(memory)

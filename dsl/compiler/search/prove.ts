@@ -83,7 +83,8 @@ export const unproved =
   (made: Unproved): Passed<Plan> => {
     const { plan, kernels, inits, decisions } = made
     const proof = () => prove(ports)(made)
-    recordProvenance(plan, { kernels, inits, ports, decisions, ticks: new Map(), prove: proof })
+    const compared = { ticks: new Map() }
+    recordProvenance(plan, { kernels, inits, ports, decisions, compared, prove: proof })
     return E.right(plan)
   }
 

@@ -29,7 +29,38 @@ export interface Recorder {
  * end of a run. The times of single runs are kept only by a `recorder`.
  */
 export const play = (workload: Workload, ticks: number, recorder?: Recorder): Summary =>
-  new Simulator(workload, ticks, recorder).play()
+  new Simulator(alike(workload), ticks, recorder).play()
+
+/**
+ * The workload as an object of the same shape as every other one, whoever made it: V8 compiles the simulator for the
+ * shapes that it has seen, and compiles it again for each new one. A number that is whole in one workload and not in the
+ * next one makes two shapes, unless its field began with one that is not.
+ */
+const alike = (workload: Workload): Required<Workload> => {
+  const { alone, latency, work, demand, firstPool, pools, engine, engineSize, resource, power } =
+    workload.usage
+  const same = {
+    lanes: workload.lanes,
+    apart: workload.apart ?? 1,
+    events: workload.events,
+    inFlight: workload.inFlight,
+    steps: workload.steps,
+    kind: workload.kind,
+    lane: workload.lane,
+    subject: workload.subject,
+    issue: workload.issue,
+    trailing: Number.NaN,
+    runs: workload.runs,
+    usage: { alone, latency, work, demand, firstPool, pools, engine, engineSize, resource, power },
+    waitLatency: Number.NaN,
+    depth: Number.NaN,
+    inGraph: workload.inGraph ?? new Uint8Array(workload.runs),
+    feed: Number.NaN,
+    turnaround: Number.NaN,
+  }
+  const { trailing, waitLatency, depth, feed, turnaround } = workload
+  return Object.assign(same, { trailing, waitLatency, depth, feed, turnaround })
+}
 
 const State = { idle: 0, ready: 1, latency: 2, working: 3, inLine: 4, waiting: 5 } as const
 
@@ -100,11 +131,11 @@ class Simulator {
   private now = 0
 
   constructor(
-    private readonly workload: Workload,
+    private readonly workload: Required<Workload>,
     private readonly ticks: number,
     private readonly recorder: Recorder | undefined,
   ) {
-    const { events, steps, runs, inFlight, usage, apart = 1 } = workload
+    const { events, steps, runs, inFlight, usage, apart } = workload
     const { first, step } = stepsByLane(workload)
     this.apart = apart
     const lanes = apart * workload.lanes
@@ -208,7 +239,7 @@ class Simulator {
       for (; this.issueStep < steps; this.issueStep++) {
         const s = this.issueStep
         const l = lane[s]! + shift
-        if (kind[s] === Step.run && inGraph?.[workload.subject[s]!] !== 1) {
+        if (kind[s] === Step.run && inGraph[workload.subject[s]!] === 0) {
           if (this.outstanding[l]! >= depth) {
             this.waitsForLane = l
             return
