@@ -302,12 +302,12 @@ const blocksOfRows = ({ count, length }: Rows): number =>
 
 /** What a block of threads waits for the first of its row, and at barriers. Nanoseconds. */
 const blockLatency = 1350
-/** Instructions of so few warps of a multiprocessor take so much longer: each waits for its own before. */
-const [fewWarps, ofFewWarps] = [32, 1.3]
+/** Instructions of fewer warps of a multiprocessor take so much longer: each waits for its own before. */
+const [enoughWarps, ofFewWarps] = [32, 1.2]
 /** Reads alone take less of the cache than the reads and writes by which its rate was measured. */
 const readAlone = 1.15
 const paceOf = (kernel: RowKernel | undefined): number =>
-  kernel !== undefined && (kernel.together * kernel.block) / 32 <= fewWarps ? ofFewWarps : 1
+  kernel !== undefined && (kernel.together * kernel.block) / 32 < enoughWarps ? ofFewWarps : 1
 
 /**
  * Nanoseconds of rows that have a block of threads each. A block reads its row, computes and goes on to the next

@@ -13,41 +13,37 @@ const measured: Readonly<Record<string, readonly [f32: number | undefined, bf16:
   '6 operations, then the sum of each row': [0.0189, 0.0167],
   '12 operations, then the sum of each row': [0.0269, 0.0208],
   '20 operations, then the sum of each row': [0.0383, 0.0281],
-  'softmax of 128': [0.266, 0.2568],
-  'softmax of 1024': [0.2641, 0.2593],
-  'softmax of 8192': [0.2613, 0.2612],
-  'softmax of 65536': [0.2715, 0.3635],
-  'layerNorm of 128': [0.268, 0.2564],
-  'layerNorm of 1024': [0.2607, 0.2575],
-  'layerNorm of 8192': [0.2566, 0.2616],
-  'layerNorm of 65536': [0.3861, 0.3063],
-  'rmsNorm of 128': [0.2659, 0.2562],
-  'rmsNorm of 1024': [0.2684, 0.2587],
-  'rmsNorm of 8192': [0.2646, 0.2629],
-  'rmsNorm of 65536': [0.3356, 0.2727],
-  'layerNorm, then softmax of 128': [0.2682, 0.3327],
-  'layerNorm, then softmax of 1024': [0.2696, 0.3112],
-  'layerNorm, then softmax of 8192': [0.2913, 0.3551],
-  'layerNorm, then softmax of 65536': [0.4893, 0.6209],
-  'byte-level GPT, forward': [undefined, 3.288],
-  'byte-level GPT, one token': [undefined, 0.3183],
+  'softmax of 128': [0.2643, 0.2571],
+  'softmax of 1024': [0.2622, 0.2591],
+  'softmax of 8192': [0.2602, 0.261],
+  'softmax of 65536': [0.2728, 0.3451],
+  'layerNorm of 128': [0.2651, 0.2574],
+  'layerNorm of 1024': [0.262, 0.2588],
+  'layerNorm of 8192': [0.2582, 0.2617],
+  'layerNorm of 65536': [0.3855, 0.3059],
+  'rmsNorm of 128': [0.2631, 0.2558],
+  'rmsNorm of 1024': [0.2628, 0.2581],
+  'rmsNorm of 8192': [0.2634, 0.262],
+  'rmsNorm of 65536': [0.3332, 0.2725],
+  'layerNorm, then softmax of 128': [0.2649, 0.3319],
+  'layerNorm, then softmax of 1024': [0.265, 0.3106],
+  'layerNorm, then softmax of 8192': [0.2903, 0.346],
+  'layerNorm, then softmax of 65536': [0.4033, 0.6031],
+  'byte-level GPT, forward': [undefined, 3.131],
+  'byte-level GPT, one token': [undefined, 0.312],
 }
 
 /** Rows that the model misses, and the part of the measured time that it says. */
 const missed: Readonly<Record<string, number>> = {
   'layerNorm of 65536 f32': 0.74,
   'rmsNorm of 65536 f32': 0.78,
-  'layerNorm, then softmax of 8192 bf16': 1.16,
+  'layerNorm, then softmax of 65536 f32': 1.37,
 }
 
-/** Chains are measured in graph mode. Rows were in eager mode, which differs by a kernel's start. */
+/** In the modes in which they are measured. */
 const predicted = ({ graph, kind }: Body): number => {
   const options =
-    kind === 'chain'
-      ? { inFlight: 8, mode: 'graph' as const }
-      : kind === 'rows'
-        ? { inFlight: 3, mode: 'eager' as const }
-        : { inFlight: 3, mode: 'auto' as const }
+    kind === 'chain' ? { inFlight: 8, mode: 'graph' as const } : { inFlight: 3, mode: 'auto' as const }
   return simulate(orThrow(compile(graph, { fuse: true, ...options })), 'h200').tickMs
 }
 
