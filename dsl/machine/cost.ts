@@ -282,13 +282,28 @@ const blocksOfAttention = ({ batch, heads, groups, queries }: AttentionSpec): nu
 
 /** Filters in a group for which a thread makes an element of a convolution by itself. */
 const fewFilters = 2
+/** Channels, and filters, in a group that a thread has at once, and the elements of its kernel at most. */
+const [mostGrouped, mostTaps] = [8, 64]
+/**
+ * How native/cuda/sources/conv.cc divides a convolution: a thread has one element of the result; or all of a group at
+ * two places; or tiles are multiplied.
+ */
+const wayOfConv = ({ channels, filters, spatial, channelsLast }: ConvSpec): 'element' | 'group' | 'tiles' => {
+  const taps = spatial.reduce((count, { kernel }) => count * kernel, 1)
+  const isGrouped = Math.max(channels, filters) <= mostGrouped && taps <= mostTaps
+  if (isGrouped && (channelsLast === true || filters > fewFilters)) return 'group'
+  return filters <= fewFilters ? 'element' : 'tiles'
+}
+/** Of the rate of plain arithmetic, what the first two reach: on an H200, of bf16 (results/libraries.md). */
+const ofThreads = { element: 0.08, group: 0.25 } as const
 
-/** Thread blocks of a convolution: by tiles of filters and places. */
-const blocksOfConv = ({ batch, groups, filters, spatial }: ConvSpec): number => {
+/** Thread blocks of a convolution. */
+const blocksOfConv = (spec: ConvSpec): number => {
+  const { batch, groups, filters, spatial } = spec
   const places = spatial.reduce((count, dim) => count * convOutput(dim), batch)
-  return filters <= fewFilters
-    ? Math.ceil((groups * filters * places) / 256)
-    : groups * Math.ceil(filters / 64) * Math.ceil(places / 128)
+  const way = wayOfConv(spec)
+  if (way === 'tiles') return groups * Math.ceil(filters / 64) * Math.ceil(places / 128)
+  return Math.ceil((groups * places * (way === 'element' ? filters : 0.5)) / 256)
 }
 
 const rowsOf = (spec: KernelSpec | undefined): Rows | undefined =>
@@ -389,8 +404,11 @@ const arithmeticOf = (
   flops: number,
   { flops: rates }: Machine['device'],
 ): number => {
-  if (spec?.kind === 'conv' && spec.dtype !== 'f32' && spec.filters > fewFilters)
-    return (flops / (rates[spec.dtype] * ofOneWarp)) * seconds
+  if (spec?.kind === 'conv') {
+    const way = wayOfConv(spec)
+    if (way !== 'tiles') return (flops / (rates.vector * ofThreads[way])) * seconds
+    if (spec.dtype !== 'f32') return (flops / (rates[spec.dtype] * ofOneWarp)) * seconds
+  }
   if (spec?.kind !== 'attention' || spec.dtype === 'f32')
     return ((spec?.kind === 'map' ? operationsOf(mapWork(spec).slots, 1) : flops) / rates.vector) * seconds
   const { products, others } = attentionOperations(spec, flops)

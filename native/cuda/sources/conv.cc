@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <limits>
 
 #include "cuda/sources/prelude.h"
@@ -116,6 +118,82 @@ extern "C" __global__ void __launch_bounds__(256) braid_conv(const T* x, const T
     for (Inner tap = 0; tap < TAPS; ++tap)
       sum = fmaf(loadF(w[numberOf(i, tap)]), loadF(elementOf(place, termOf(i, tap))), sum);
   store(sum, y[element]);
+}
+)cuda";
+
+// Few channels and few filters in a group: a thread makes the results of EACH places in TOGETHER groups.
+// Channels that are last lie beside each other for neighbouring groups, so LANES neighbouring threads have
+// these; else neighbouring threads have neighbouring places, and LANES and TOGETHER are 1. Filters are in
+// shared memory, a term of all of them after the other, one word longer than it is, so that threads that
+// write a filter's terms use different banks.
+constexpr const char* kGrouped = R"cuda(
+constexpr int ROWS = 256 / LANES, WIDTH = TOGETHER * CHANNELS, TERM = FILTERS * TOGETHER * LANES + 1;
+
+template <bool WIDE> FN void convolve(const T* x, const T* w, T* y) {
+  __shared__ float filters[TERMS * TERM];
+  constexpr Index tilesP = ((Index)BATCH * PLACES + ROWS * EACH - 1) / (ROWS * EACH);
+  const Index block = blockIdx.x, group0 = block / tilesP * (LANES * TOGETHER);
+  const Index groups = GROUPS - group0 < LANES * TOGETHER ? GROUPS - group0 : LANES * TOGETHER;
+  const Inner place0 = block % tilesP * (ROWS * EACH);
+  w += group0 * FILTERS * TERMS;
+  for (int i = threadIdx.x; i < groups * FILTERS * TERMS; i += 256)
+    filters[i % TERMS * TERM + i / TERMS % FILTERS * (LANES * TOGETHER) + i / TERMS / FILTERS] = loadF(w[i]);
+  const int first = threadIdx.x % LANES * TOGETHER, row = threadIdx.x / LANES;
+  const bool is = first < groups;
+  const Index group = group0 + (is ? first : 0);
+  Place places[EACH];
+  #pragma unroll
+  for (int j = 0; j < EACH; ++j) places[j] = placeOf(x, group, place0 + j * ROWS + row);
+  float sum[EACH][TOGETHER * FILTERS] = {};
+  __syncthreads();
+  #pragma unroll UNROLL
+  for (Inner tap = 0; tap < TAPS; ++tap) {
+    float met[EACH][WIDTH];
+    #pragma unroll
+    for (int j = 0; j < EACH; ++j) {
+      Pack<T, WIDE ? WIDTH : 1> pack = {};
+      const Place& place = places[j];
+      if (WIDE && (place.mask >> tap & 1) != 0)
+        pack = *(const Pack<T, WIDE ? WIDTH : 1>*)(place.x + (place.corner + termOf(0, tap).offset));
+      #pragma unroll
+      for (int c = 0; c < WIDTH; ++c)
+        met[j][c] = loadF(WIDE ? pack.v[WIDE ? c : 0] : elementOf(place, termOf(c, tap)));
+    }
+    #pragma unroll
+    for (int i = 0; i < WIDTH * FILTERS; ++i) {
+      const int c = i / TOGETHER % CHANNELS, f = i / TOGETHER / CHANNELS, t = i % TOGETHER;
+      const float by = filters[numberOf(c, tap) * TERM + f * (LANES * TOGETHER) + first + t];
+      #pragma unroll
+      for (int j = 0; j < EACH; ++j)
+        sum[j][t * FILTERS + f] = fmaf(by, met[j][t * CHANNELS + c], sum[j][t * FILTERS + f]);
+    }
+  }
+  #pragma unroll
+  for (int j = 0; j < EACH; ++j) {
+    if (!is || !places[j].is) continue;
+    const Inner to = place0 + j * ROWS + row;
+    if (WIDE) {
+      Pack<T, WIDE ? TOGETHER * FILTERS : 1> made;
+      #pragma unroll
+      for (int f = 0; f < (WIDE ? TOGETHER * FILTERS : 1); ++f) store(sum[j][f], made.v[f]);
+      *(Pack<T, WIDE ? TOGETHER * FILTERS : 1>*)(y + resultAt(to, group, 0)) = made;
+    } else {
+      #pragma unroll
+      for (int f = 0; f < TOGETHER * FILTERS; ++f) store(sum[j][f], y[resultAt(to, group, f)]);
+    }
+  }
+}
+extern "C" __global__ void __launch_bounds__(256) braid_conv(const T* x, const T* w, T* y, Index count) {
+  gridDependencySync();
+  convolve<false>(x, w, y);
+}
+)cuda";
+
+// Where the channels and the filters of a group are read and written at once.
+constexpr const char* kGroupedWide = R"cuda(
+extern "C" __global__ void __launch_bounds__(256) braid_conv_wide(const T* x, const T* w, T* y, Index) {
+  gridDependencySync();
+  convolve<true>(x, w, y);
 }
 )cuda";
 
@@ -313,6 +391,43 @@ Tile tileOf(const KernelSpec& spec, int multiprocessors) {
 
 // Filters in a group for which products would be of zeros mostly.
 constexpr std::int64_t kFewFilters = 2;
+// Channels, and filters, that a thread has at once, each of them in registers; and its places.
+constexpr std::int64_t kMostGrouped = 8, kEach = 2;
+// Products of a place that are written out.
+constexpr std::int64_t kMostUnrolled = 640;
+constexpr std::int64_t kSharedBytes = 48 * 1024;
+
+// Whether a thread has whole groups. Of channels that are not last it gains nothing by that for one or two
+// filters.
+bool isGrouped(const KernelSpec& spec) {
+  const ConvSpec& one = spec.conv;
+  return one.filters <= kMostGrouped && one.channels <= kMostGrouped && one.taps() <= 64 &&
+         (one.channelsLast || one.filters > kFewFilters);
+}
+
+bool isPowerOfTwo(std::int64_t count) { return std::has_single_bit(static_cast<std::uint64_t>(count)); }
+
+// The groups of a thread, and the neighbouring threads that have neighbouring groups.
+struct Groups {
+  std::int64_t together = 1, lanes = 1;
+};
+
+Groups groupsOf(const KernelSpec& spec) {
+  const ConvSpec& one = spec.conv;
+  Groups made;
+  if (!one.channelsLast) return made;
+  if (isPowerOfTwo(one.channels) && isPowerOfTwo(one.filters))
+    while (2 * made.together * std::max(one.channels, one.filters) <= kMostGrouped &&
+           one.groups % (2 * made.together) == 0)
+      made.together *= 2;
+  const std::int64_t threads = std::min<std::int64_t>(32, one.groups / made.together);
+  made.lanes = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(threads)));
+  const auto bytes = [&] {
+    return one.channels * one.taps() * (one.filters * made.together * made.lanes + 1) * 4;
+  };
+  while (made.lanes > 1 && bytes() > kSharedBytes) made.lanes /= 2;
+  return made;
+}
 
 }  // namespace
 }  // namespace conv
@@ -322,7 +437,27 @@ void convSource(const KernelSpec& spec, int architecture, int multiprocessors, K
   std::string text = kPrelude + conv::constants(spec) + conv::kCommon;
   const std::int64_t results = spec.batch * one.groups * one.filters * one.outputs();
   source->alignments = {1, 16, 1};
-  if (one.filters <= conv::kFewFilters) {
+  if (conv::isGrouped(spec)) {
+    const conv::Groups made = conv::groupsOf(spec);
+    const std::int64_t places = 256 / made.lanes * conv::kEach, groups = made.lanes * made.together;
+    const std::int64_t blocks =
+        (one.groups + groups - 1) / groups * ((spec.batch * one.outputs() + places - 1) / places);
+    const std::int64_t products = one.channels * one.filters * made.together * one.taps();
+    text += conv::constant("int", "LANES", made.lanes) + conv::constant("int", "TOGETHER", made.together) +
+            conv::constant("int", "EACH", conv::kEach) +
+            conv::constant("int", "UNROLL", products <= conv::kMostUnrolled ? one.taps() : 1) +
+            conv::kGrouped;
+    source->plain = {"braid_conv", blocks * 256, 256, false};
+    if (one.channelsLast && conv::isPowerOfTwo(one.channels) && conv::isPowerOfTwo(one.filters)) {
+      text += conv::kGroupedWide;
+      source->vector = {"braid_conv_wide", blocks * 256, 256, false};
+      const auto pack = [&](std::int64_t elements) {
+        return std::min<std::size_t>(
+            16, static_cast<std::size_t>(elements * made.together) * elementBytes(spec.input));
+      };
+      source->alignments = {pack(one.channels), 1, pack(one.filters)};
+    }
+  } else if (one.filters <= conv::kFewFilters) {
     text += conv::constant("int", "UNROLL", one.taps() <= 64 ? one.taps() : 1) + conv::kDirect;
     source->plain = {"braid_conv", (results + 255) / 256 * 256, 256, false};
   } else if (spec.input != DType::f32 && architecture >= 80) {

@@ -15,6 +15,7 @@ struct Case {
   std::int64_t batch, groups, channels, filters;
   std::vector<ConvDim> spatial;  // input, kernel, stride, dilation, before, after
   int multiprocessors = 1;       // of the GPU; few: large tiles
+  bool last = false;             // the channels
 };
 
 const std::vector<Case> kCases = {
@@ -39,12 +40,49 @@ const std::vector<Case> kCases = {
     {"nothing but zeros at some places", DType::bf16, 1, 1, 4, 20, {{1, 2, 1, 1, 4, 4}, {2, 3, 1, 3, 7, 3}}},
     {"plain", DType::f32, 2, 1, 5, 70, {{9, 3, 1, 1, 1, 1}, {9, 3, 1, 1, 1, 1}}},
     {"plain, groups and a stride", DType::f32, 2, 2, 3, 7, {{13, 3, 2, 2, 1, 1}, {6, 3, 1, 1, 1, 1}}},
+    {"grouped", DType::bf16, 2, 3, 4, 4, {{7, 3, 1, 2, 2, 2}, {6, 2, 1, 1, 0, 1}}},
+    {"grouped, odd", DType::f32, 1, 2, 3, 5, {{9, 3, 2, 1, 1, 1}}},
     {"by channel", DType::f16, 2, 20, 1, 1, {{9, 3, 1, 1, 1, 1}, {9, 3, 1, 1, 1, 1}}},
     {"two filters a channel", DType::f32, 1, 7, 1, 2, {{9, 3, 2, 1, 0, 1}, {9, 5, 1, 1, 2, 2}}},
     {"one filter of many channels", DType::bf16, 1, 1, 40, 1, {{5, 3, 1, 1, 1, 1}, {5, 9, 1, 1, 4, 4}}},
     // Two billion zeros around the input: offsets need 64 bits.
     {"far away", DType::f32, 1, 1, 1, 3, {{3, 2, 1, 2000000000, 1000000000, 1000000001}}},
     {"far away, tensor cores", DType::f16, 1, 1, 2, 3, {{3, 2, 1, 2000000000, 1000000000, 1000000001}}},
+};
+
+// Of channels that are last the definition is the same; they are held against the host's kernel alone.
+const std::vector<Case> kLast = {
+    {"grouped, more groups than lanes",
+     DType::bf16,
+     1,
+     34,
+     4,
+     4,
+     {{5, 3, 1, 1, 1, 1}, {6, 3, 2, 1, 1, 1}},
+     1,
+     true},
+    {"grouped, fewer groups than lanes",
+     DType::f32,
+     2,
+     3,
+     2,
+     8,
+     {{7, 3, 1, 2, 2, 2}, {6, 2, 1, 1, 0, 1}},
+     1,
+     true},
+    {"grouped, lanes by shared memory",
+     DType::f16,
+     1,
+     33,
+     8,
+     8,
+     {{3, 3, 1, 1, 1, 1}, {4, 3, 1, 1, 1, 1}},
+     1,
+     true},
+    {"grouped, odd", DType::bf16, 1, 5, 3, 7, {{9, 5, 2, 1, 2, 2}}, 1, true},
+    {"by channel", DType::bf16, 2, 40, 1, 1, {{9, 7, 1, 1, 3, 3}, {9, 7, 1, 1, 3, 3}}, 1, true},
+    {"by channel, far apart", DType::f32, 1, 2, 1, 1, {{3, 9, 1, 1, 4, 4}, {3, 8, 1, 1, 4, 3}}, 1, true},
+    {"tiles", DType::f16, 2, 2, 9, 20, {{11, 3, 2, 1, 1, 1}, {11, 3, 2, 1, 1, 1}}, 1, true},
 };
 
 KernelSpec specOf(const Case& one) {
@@ -54,6 +92,7 @@ KernelSpec specOf(const Case& one) {
   spec.input = one.type;
   spec.conv.groups = one.groups, spec.conv.channels = one.channels, spec.conv.filters = one.filters;
   spec.conv.spatial = one.spatial;
+  spec.conv.channelsLast = one.last;
   return spec;
 }
 
@@ -178,13 +217,15 @@ TEST(HostConv, RefusesSizesThatNoMemoryHolds) {
 }
 
 TEST(CudaConv, MeansWhatTheHostsKernelMeans) {
+  std::vector<Case> cases = kCases;
+  cases.insert(cases.end(), kLast.begin(), kLast.end());
   Emulation emulation("conv");
   Random random{20261125};
   std::vector<std::vector<std::uint8_t>> wanted;
   std::vector<KernelSource> sources;
   std::size_t tensor = 0, wide = 0;
-  for (std::size_t i = 0; i < kCases.size(); ++i) {
-    const Case& one = kCases[i];
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Case& one = cases[i];
     const KernelSpec spec = specOf(one);
     KernelSource& source = sources.emplace_back();
     convSource(spec, i % 2 == 0 ? 80 : 90, one.multiprocessors, &source);
@@ -199,10 +240,10 @@ TEST(CudaConv, MeansWhatTheHostsKernelMeans) {
                       isBf16 + "); }\n");
   }
   EXPECT_GE(tensor, 10u);
-  EXPECT_GE(wide, 3u);
+  EXPECT_GE(wide, 6u);
   ASSERT_TRUE(emulation.run());
-  for (std::size_t i = 0; i < kCases.size(); ++i) {
-    const Case& one = kCases[i];
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Case& one = cases[i];
     const double terms = static_cast<double>(one.channels * specOf(one).conv.taps());
     // Terms are at most 16, and are added in another order.
     const double sums = 64 * terms * 0x1p-24;
@@ -219,16 +260,26 @@ TEST(CudaConv, MeansWhatTheHostsKernelMeans) {
   }
 }
 
-// The variant by 16 bytes is for addresses of filters that are multiples of 16 only.
-TEST(CudaConv, ReadsFiltersByPacksWhereTheirRowsAllowIt) {
-  for (const Case& one : kCases) {
-    const KernelSpec spec = specOf(one);
+// A variant by packs is for addresses that are multiples of them only.
+TEST(CudaConv, ReadsPacksWhereRowsAllowIt) {
+  const auto sourceOf = [](const Case& one) {
     KernelSource source;
-    convSource(spec, 90, one.multiprocessors, &source);
-    const bool even = one.channels * spec.conv.taps() % 8 == 0 && one.filters > 2 && one.type != DType::f32;
-    EXPECT_EQ(*source.vector.entry != 0, even) << one.name;
+    convSource(specOf(one), 90, one.multiprocessors, &source);
+    return source;
+  };
+  for (const Case& one : kCases) {
+    const KernelSource source = sourceOf(one);
+    const bool isGrouped =
+        one.filters > 2 && one.filters <= 8 && one.channels <= 8 && specOf(one).conv.taps() <= 64;
+    const bool even =
+        one.channels * specOf(one).conv.taps() % 8 == 0 && one.filters > 2 && one.type != DType::f32;
+    EXPECT_EQ(*source.vector.entry != 0, even && !isGrouped) << one.name;
     EXPECT_EQ(source.alignments[1], 16u);
   }
+  using Alignments = std::vector<std::size_t>;
+  EXPECT_EQ(sourceOf(kLast[0]).alignments, (Alignments{16, 1, 16}));
+  EXPECT_EQ(sourceOf(kLast[1]).alignments, (Alignments{8, 1, 16}));
+  EXPECT_EQ(*sourceOf(kLast[3]).vector.entry, 0);
 }
 
 }  // namespace
