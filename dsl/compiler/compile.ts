@@ -22,6 +22,8 @@ import { chooseMode } from './search/choose-mode.js'
 import { fitToMemory } from './search/fit-to-memory.js'
 import { emitted, nowProved, unproved } from './search/prove.js'
 
+// On the right is what each step gets.
+//
 //                   the graph, as the user wrote it
 //     check         ▼ GraphIR        names, shapes, dtypes, effects and options agree, or all errors at once
 //     simplify      ▼ Checked        no dead node, no duplicate pure node
@@ -29,6 +31,7 @@ import { emitted, nowProved, unproved } from './search/prove.js'
 //     unroll        ▼ Rated          one node an instance, everything at one rate
 //     devices       ▼ Checked        every value has a device, peer copies stand between devices
 //     chooseMode    ▼ Checked        `mode: 'auto'`: all that follows is done eagerly and as a graph
+//     chooseFusion  ▼ Checked        what follows is done without fusing, and with more and less of it
 //     fuse          ▼ Checked        chains and reductions of rows are one kernel; with `fuse: false` nothing
 //     lower         ▼ Checked        operations over buffers
 //     chooseArenas  ▼ Lowered        `mode: 'graph'`: what follows is done for one arena, and for one a tick
@@ -66,7 +69,7 @@ const compiled = (source: GraphIR, options: unknown): Passed<Plan> =>
     // 3. The plan; under `mode: 'auto'` two of them, of which one is chosen. Chains of operations become one kernel
     // each, where that makes the plan no worse.
     E.chain(chooseMode(lowered(portsOf(source)))),
-    // 5. Of all plans that were made only the one that is taken is proved.
+    // 4. Of all plans that were made only the one that is taken is proved.
     E.chain(nowProved),
   )
 
@@ -86,9 +89,9 @@ const planned =
   (ir: Lowered): Passed<Plan> =>
     pipe(
       E.right(ir),
-      // 4a. Lanes, issue order, waits, lifetimes and the bound: place, order, synchronize, lifetimes, bound.
+      // 3c. Lanes, issue order, waits, lifetimes and the bound: place, order, synchronize, lifetimes, bound.
       E.chain(fitToMemory),
-      // 4b. The plan. Each step frees what it was made from, so that large graphs need the memory of one form
+      // 3d. The plan. Each step frees what it was made from, so that large graphs need the memory of one form
       // only.
       E.map(draft),
       E.map(emitted),

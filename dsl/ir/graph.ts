@@ -25,7 +25,7 @@ export interface Where {
 
 /**
  * One node of a graph: one value a tick, or as many as its rate (language/rates.ts). `inputs` are indices
- * into `Graph.nodes`, always smaller than the node's own index, except that a `delay` node's single input (the
+ * into `GraphIR.nodes`, always smaller than the node's own index, except that a `delay` node's single input (the
  * value it remembers for the next tick) may be any index.
  *
  * A collective (`allReduce`, `allGather`, `reduceScatter`, `allToAll`, `broadcast`, `permute`; one device
@@ -44,6 +44,7 @@ export interface Where {
  * | `window` | as its input | 1 value | `{ n }`: n successive values as one, once for n |
  * | `every` | as its input | 1 value | `{ n }`: the last of n values, once for n |
  * | `hold` | device | 1 device value | `{ init, n? }`: the newest value of a slow flow, at a higher rate |
+ * | `peer` | device | 1 value of another device | `{}`; only the compiler makes it |
  * | `kernel` | device | the reads | `KernelAttrs` (language/kernel.ts); its first write |
  * | `port` | device | 1 kernel | `{ index }`: write `index` of a kernel, not the first |
  */

@@ -278,7 +278,7 @@ void SessionMemory::release() {
   for (const auto& [device, mark] : previous_) mark->release();
   for (const auto& [memory, block] : blocks_) {
     devices_[memory]->driver().bind();
-    devices_[memory]->device().free(block);
+    devices_[memory]->free(block);  // where a graph still uses it, when the graph has gone
   }
   for (const auto& [memory, block] : shared_) devices_[memory]->letGo(block);
   previous_.clear();

@@ -48,14 +48,14 @@ const verbs: Readonly<Record<string, Verb>> = {
   },
   replay: {
     usage: replayUsage,
-    does: "replays a trace of another allocator's run on Braid's: peaks, times, rungs, waits and moved pages",
+    does: "replays a trace of another allocator's run on Braid's: peaks, times, fallbacks, waits and moved pages",
     run: replay,
   },
   snapshot: {
     usage: snapshotUsage,
     does:
-      "draws what an allocator holds: a file of device.snapshot(), or PyTorch's; " +
-      "--as torch is for PyTorch's viewer",
+      'draws what an allocator holds, from a file of device.snapshot(); ' +
+      "--as torch writes the form of PyTorch's memory viewer",
     run: snapshot,
   },
   doctor: {

@@ -215,6 +215,16 @@ export const wrongParam = (name: string, mismatch: Mismatch, kind: Kind = 'param
   ...mismatch,
 })
 
+/** Parameters that sessions share, where their owner has disposed of them: open sessions keep what they read. */
+export const disposedParams = (names: readonly string[]): DeviceError => ({
+  _tag: 'WrongParam',
+  at: 'params',
+  subject: names.join(', '),
+  wanted: 'shared parameters that are not disposed of',
+  found: 'parameters that are: sessions that are open keep them, and no other plan gets them',
+  next: 'dispose of them after the last plan that reads them has been opened',
+})
+
 export const paramThrew = (name: string, cause: unknown, kind: Kind = 'params'): DeviceError => ({
   _tag: wrongTag[kind],
   at: `${kind}.${name}`,

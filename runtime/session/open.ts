@@ -12,7 +12,7 @@ import { checkedPlan, unrunnable } from './check-plan.js'
 import { choiceErrors, choiceName, chosen, openChoice } from './devices.js'
 import { Engine } from './engine.js'
 import { flatten } from './flatten.js'
-import { cancelled, tooFewDevices, tooManyInFlight, unreadable } from './messages.js'
+import { cancelled, disposedParams, tooFewDevices, tooManyInFlight, unreadable } from './messages.js'
 import { OpenPlan } from './open-plan.js'
 import { checkOptions, type DeviceChoice, type OpenOptions } from './options.js'
 import { checkParams, deviceParams, loadParams, type ParamSources } from './params.js'
@@ -268,6 +268,9 @@ const withShared = async <A>(
   body: (shared: readonly (readonly [buffer: number, block: number])[]) => Promise<A>,
 ): Promise<A> => {
   if (params === undefined) return body([])
+  const read = deviceParams(plan, () => true).filter(({ spec }) => isShared(spec.name))
+  if (read.length === 0) return body([])
+  if (params.disposed) throw new ParamFailure(disposedParams(read.map(({ spec }) => spec.name)))
   const { memoryId } = coreOfDevice(deviceOf(params)).native
   const onDevice = deviceParams(plan, device => devices[device]!.share.memoryId === memoryId)
   const wanted = onDevice.filter(({ spec }) => isShared(spec.name))

@@ -84,19 +84,39 @@ export const loadParams = async (
     const bytes = pinned
       ? new Uint8Array(program.view(buffer.id, 0), 0, buffer.bytes)
       : new Uint8Array(buffer.bytes)
-    const failure = await fillParam(bytes, given[buffer.name]!, spec)
+    const failure = await fillParam(bytes, given[buffer.name]!, spec, 'params', signal)
     if (failure) return failure
     if (!pinned) for (const { id } of [buffer, ...others]) await program.load(id, bytes)
   }
   return undefined
 }
 
-/** Fills the bytes of a parameter, or of a state, from its source; or the error. */
+/** What `work` resolves to, unless the signal is aborted before: then its reason is thrown. */
+const untilAborted = async <A>(work: A | Promise<A>, signal: AbortSignal | undefined): Promise<A> => {
+  if (signal === undefined) return work
+  signal.throwIfAborted()
+  let stop: (() => void) | undefined
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(signal.reason)
+    signal.addEventListener('abort', stop, { once: true })
+  })
+  try {
+    return await Promise.race([work, aborted])
+  } finally {
+    signal.removeEventListener('abort', stop!)
+  }
+}
+
+/**
+ * Fills the bytes of a parameter, or of a state, from its source; or the error. Where the signal is aborted its reason
+ * is thrown, even if the source never settles.
+ */
 export const fillParam = async (
   bytes: Uint8Array,
   source: ParamSource,
   spec: ValueSpec,
   kind: Kind = 'params',
+  signal?: AbortSignal,
 ): Promise<DeviceError | undefined> => {
   if (typeof source !== 'function') {
     const mismatch = fill(arrayOver(bytes.buffer as ArrayBuffer, bytes.byteOffset, spec), source, spec)
@@ -104,9 +124,10 @@ export const fillParam = async (
   }
   try {
     const { name, dtype, shape } = spec
-    await source(bytes, { name, dtype, shape, bytes: spec.bytes })
+    await untilAborted(source(bytes, { name, dtype, shape, bytes: spec.bytes }), signal)
     return undefined
   } catch (cause) {
+    if (signal?.aborted && cause === signal.reason) throw cause
     return paramThrew(spec.name, cause, kind)
   }
 }

@@ -228,7 +228,9 @@ class OpenSession {
     }
     alive()
     const { closing } = engine
-    const signal = AbortSignal.any([closing.signal, ...(options.signal ? [options.signal] : [])])
+    // Whether the options are what they should be is seen when the plan is opened.
+    const given: unknown = (options as SwapOptions | null)?.signal
+    const signal = AbortSignal.any([closing.signal, ...(given instanceof AbortSignal ? [given] : [])])
     const opened = await this.parts.following(plan, engine.open, options, signal)
     if (E.isLeft(opened)) {
       alive()

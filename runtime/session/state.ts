@@ -104,7 +104,7 @@ export const loadStates = async (
     const first = source === undefined ? firstState(plan, buffer) : E.right(new Uint8Array(buffer.bytes))
     if (E.isLeft(first)) return first.left
     if (source !== undefined) {
-      const failure = await fillParam(first.right, source, specOf(buffer), 'state')
+      const failure = await fillParam(first.right, source, specOf(buffer), 'state', signal)
       if (failure) return failure
     }
     await program.load(buffer.id, first.right)

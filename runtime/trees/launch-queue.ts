@@ -48,13 +48,13 @@ export class LaunchQueue {
     if (job.feeds.size > 0)
       job.feeds = new Map([...job.feeds].map(([name, value]) => [name, value.slice() as HostArray]))
     this.jobs.push(job)
-    this.pump()
+    this.startReady()
   }
 
   /** Something has become free. */
   wake(): void {
     if (this.waiting.length > 0) for (const resolve of this.waiting.splice(0)) resolve()
-    this.pump()
+    this.startReady()
   }
 
   /** Resolves when every launch so far has completed, or the tree has failed. */
@@ -62,7 +62,7 @@ export class LaunchQueue {
     while (!this.isIdle) await new Promise<void>(resolve => this.waiting.push(resolve))
   }
 
-  private pump(): void {
+  private startReady(): void {
     while (!this.working && this.jobs.length > 0) {
       const job = this.jobs[0]!
       if (this.atOnce(job)) {

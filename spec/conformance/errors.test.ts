@@ -130,6 +130,10 @@ describe('what open refuses', () => {
 
   it('an aborted signal', async () => {
     expect((await refused({ ...good, signal: AbortSignal.abort() }))[0]).toMatchObject({ _tag: 'Cancelled' })
+    const [name] = Object.keys(good.params as object)
+    const never = { params: { ...(good.params as object), [name!]: () => new Promise(() => {}) } }
+    const refusal = await refused({ ...good, ...never, signal: AbortSignal.timeout(20) })
+    expect(refusal[0]).toMatchObject({ _tag: 'Cancelled' })
   })
 
   it('what is no plan, and a plan that breaks a law about safety', async () => {

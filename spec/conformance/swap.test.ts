@@ -25,6 +25,7 @@ import {
   type Block,
   DisposedError,
   type OpenOptions,
+  open,
   params,
   pulled,
   pushed,
@@ -254,7 +255,7 @@ describe.each(present)('going over to another plan on %s', device => {
       })
       const broken = { ...JSON.parse(toJSON(planOf(totals(2)))), commands: [] }
       expect((await refusal(to(session).swap(broken))).errors[0]._tag).toBe('BadPlan')
-      for (const options of [{ keep: 'all' }, { inFlight: 2 }, 5])
+      for (const options of [{ keep: 'all' }, { inFlight: 2 }, 5, null, { signal: 5 }])
         expect((await refusal(to(session).swap(planOf(totals(2)), options as never))).errors[0]._tag).toBe(
           'BadOption',
         )
@@ -415,6 +416,26 @@ describe.each(present)('going over to another plan on %s', device => {
     expect(await late).toBeInstanceOf(DisposedError)
     expect(await later).toBeInstanceOf(DisposedError)
     expect(await rejectionOf(to(session).swap(planOf(totals(1))))).toBeInstanceOf(DisposedError)
+  })
+
+  it('ends where the session ends, though a source never settles; and refuses parameters that are disposed of', async () => {
+    const biased = (by: number) =>
+      graph('biased', { x: four }, ({ x }) => ({
+        y: x.pipe(upload(copy), add(param('w', four)), add(by), download(copy)),
+      }))
+    const weights = await params('host', { w: row(50) })
+    const on = { device: weights.device, params: weights }
+    await using session = orThrow(await open(planOf(biased(0)), on as never)())
+    await weights[Symbol.asyncDispose]()
+    expect((await refusal(to(session).swap(planOf(biased(1))))).errors[0]).toMatchObject({
+      _tag: 'WrongParam',
+      found: expect.stringContaining('sessions that are open keep them'),
+    })
+    const never = { params: { w: () => new Promise<void>(() => {}) } }
+    const late = rejectionOf(to(session).swap(planOf(biased(1)), never))
+    await turn()
+    await session.close()
+    expect(await late).toBeInstanceOf(DisposedError)
   })
 
   it('is given up where a run is being ended, like any other', async () => {

@@ -4,8 +4,8 @@ import type { Checked, CopiedFor } from './ir.js'
 import { donatedReads, operatorOf, ownersOf } from './operators.js'
 
 // Some kernels change a value in its memory: the result of `append` is its first input, but for some rows. Where that
-// value is read later, the kernel gets a copy of it. Later is meant in the order of the program: the kernel would
-// have to come after a reader that the program has after it.
+// value is read later in the graph, the kernel gets a copy of it: to write in place it would have to run after a
+// reader that the graph has after it.
 
 /** Whether the node's result is made in the memory of its first input. */
 export const takesMemory = ({ op }: GraphNode): boolean => operatorOf(op)?.takesMemory === true

@@ -133,13 +133,13 @@ const spreadOn = (
   left: readonly number[],
   fixed: number,
   laneOf: Int32Array,
-  room: number,
+  mostNew: number,
 ): Pick<Spread, 'lanes' | 'laneOf' | 'tried'> => {
-  if (left.length === 0) return spread(ir, fixed, laneOf, room)
+  if (left.length === 0) return spread(ir, fixed, laneOf, mostNew)
   const { operations } = ir
   const elsewhere = (i: number): number => left.indexOf(deviceOf(operations[i]!))
   const given = laneOf.map((lane, i) => (lane !== -1 || elsewhere(i) < 0 ? lane : fixed + elsewhere(i)))
-  const { lanes, laneOf: found, tried } = spread(ir, fixed + left.length, given, room)
+  const { lanes, laneOf: found, tried } = spread(ir, fixed + left.length, given, mostNew)
   return {
     lanes: lanes - left.length,
     laneOf: found.map((lane, i) => (laneOf[i] !== -1 ? lane : elsewhere(i) < 0 ? lane - left.length : -1)),

@@ -17,8 +17,8 @@ export const keepOperator: Operator = {
 
 /**
  * The value is stored in memory, so no kernel joins what makes it with what reads it. For measurements and
- * traces: the value, and each operation before and after it, can be seen. It is unchanged, and without
- * `fuse: true` nothing is different.
+ * traces: the value, and each operation before and after it, can be seen. The value is unchanged;
+ * with `fuse: false` the operation has no effect.
  */
 export const keep = () => {
   const at = here()

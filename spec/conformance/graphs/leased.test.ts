@@ -181,6 +181,15 @@ describe.each(present)('leased blocks in graphs on %s', name => {
     executable.launch(reader)
     await reader.synchronize()
     expect(floats(seen.words)).toEqual([2])
+    // Nor do another session and a driver that takes back what is free get it.
+    await device.emptyCache()
+    await using next = await sessionOn(device, 1)
+    for await (const lease of next.run({ x: pulled([filled(100), filled(200)]) })) lease[Symbol.dispose]()
+    seen.words.fill(0)
+    executable.launch(reader)
+    await reader.synchronize()
+    expect(floats(seen.words)).toEqual([2])
+    await next.close()
     executable[Symbol.dispose]()
     for (const other of others) other.free()
     await soon(() => {

@@ -17,14 +17,14 @@ export const collectiveEdges = ({
   settings,
 }: Pick<Placed, 'operations' | 'laneOf' | 'communicators' | 'settings'>): readonly CollectiveEdge[] => {
   if (communicators.length < 2) return none
-  const rivals = conflictsOf(communicators)
-  if (rivals.size === 0) return none
+  const conflicting = conflictsOf(communicators)
+  if (conflicting.size === 0) return none
   const over = (i: number): number => operations[i]!.collective?.communicator ?? -1
   const calls: number[] = []
   /** By communicator: its last call of the tick. */
   const ends = new Map<number, number>()
   for (let i = 0; i < operations.length; i++) {
-    if (operations[i]!.kind !== 'collective' || !rivals.has(over(i))) continue
+    if (operations[i]!.kind !== 'collective' || !conflicting.has(over(i))) continue
     calls.push(i)
     ends.set(over(i), i)
   }
@@ -43,10 +43,10 @@ export const collectiveEdges = ({
     const own = last.get(over(call))
     if (own === undefined) add(call, ends.get(over(call)), -1, true)
     else add(call, own, 0, true)
-    for (const rival of rivals.get(over(call))!) {
-      const before = last.get(rival)
+    for (const other of conflicting.get(over(call))!) {
+      const before = last.get(other)
       if (before === undefined) {
-        if (own === undefined) add(call, ends.get(rival), -1, false)
+        if (own === undefined) add(call, ends.get(other), -1, false)
       } else if (own === undefined || own < before) add(call, before, 0, false)
     }
     last.set(over(call), call)

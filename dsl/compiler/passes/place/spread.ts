@@ -32,12 +32,12 @@ export interface Spread {
   readonly tried: readonly Tried[]
 }
 
-/** Operations by which numbers of lanes are compared; of a larger graph its beginning. */
+/** Numbers of lanes are compared by so many operations: of a larger graph, by its first ones. */
 const judged = 2 ** 13
 
 /**
- * Operations up to which ways of assigning chains are compared by the whole graph: its beginning says little
- * of neighbours.
+ * Up to so many operations ways of assigning chains are compared by the whole graph: its first operations say little
+ * about which chains lie beside each other.
  */
 const judgedWhole = 2 ** 15
 
@@ -152,12 +152,12 @@ const isShorter = (a: number, b: number): boolean => a < b * (1 - worth)
 const alike = (a: number, b: number): boolean => Math.max(a, b) <= Math.min(a, b) * (1 + worth)
 
 /**
- * Spreads operations without a lane (-1) over at most `room` lanes beside the `fixed` ones: as many as
+ * Spreads operations without a lane (-1) over at most `mostNew` lanes beside the `fixed` ones: as many as
  * shorten the predicted tick, and no more. In a graph a lane costs the issuing thread nothing, so there lanes
  * that shorten the latency of a tick are taken too: the device then has more to choose from. A chain stays on
  * one lane.
  */
-export const spread = (ir: Lowered, fixed: number, laneOf: Int32Array, room: number): Spread => {
+export const spread = (ir: Lowered, fixed: number, laneOf: Int32Array, mostNew: number): Spread => {
   const inGraph = ir.settings.mode === 'graph'
   /** The shorter tick; of two that are as good as equal, in a graph that of less latency; then of fewer waits. */
   const better = <A extends Tried>(a: A, b: A): A => {
@@ -169,7 +169,7 @@ export const spread = (ir: Lowered, fixed: number, laneOf: Int32Array, room: num
     isShorter(more.tick, fewer.tick) ||
     (inGraph && alike(more.tick, fewer.tick) && isShorter(more.latency, fewer.latency))
   const whole = new Spreading(ir, fixed, laneOf)
-  const most = Math.min(room, whole.most)
+  const most = Math.min(mostNew, whole.most)
   if (most <= 1) return { lanes: fixed + 1, laneOf: whole.over(1, 'in time'), tried: [] }
   const part = laneOf.length <= judged ? whole : new Spreading(beginning(ir), fixed, laneOf.slice(0, judged))
   const tried = [part.judge(1, 'in time')]
