@@ -11,8 +11,8 @@ import {
 import { dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-import { named } from './composition.js'
 import type { Attrs, Operator } from './operator.js'
+import { named, withOptions } from './options.js'
 import { axisOf } from './reduce.js'
 import type { Device, Shape } from './types.js'
 
@@ -108,7 +108,9 @@ export const append = <D extends DType>(
         ['the rows', rows],
         ['the position (at)', named(options)['at']],
       ],
-      given => E.map(axis => ({ axis }))(axisOf(named(options)['axis'], given)),
+      withOptions(options, ['axis', 'at'], given =>
+        E.map(axis => ({ axis }))(axisOf(named(options)['axis'], given)),
+      ),
     )
   return appended as unknown as <S extends Shape>(x: Device<D, S>) => Device<D, S>
 }

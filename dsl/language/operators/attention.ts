@@ -17,9 +17,10 @@ import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import { isOperandNumber } from './arithmetic.js'
-import { named, ofFloats } from './composition.js'
+import { ofFloats } from './composition.js'
 import { expandOperator } from './expand.js'
 import type { Attrs, Operator } from './operator.js'
+import { named, withOptions } from './options.js'
 import { broadcast, broadcastStrides } from './shapes.js'
 import type { Device, Floats, SameDType, Shape } from './types.js'
 
@@ -318,8 +319,12 @@ export const attention = <
       ...(mask === undefined ? [] : [['the mask', takenMask(q, keys, at, mask)] as const]),
       ...(length === undefined ? [] : [['the length', length] as const]),
     ]
-    return apply(attentionOperator, at, q, [['the keys', keys], ['the values', v], ...others], spec =>
-      attrsOf(options, spec),
+    return apply(
+      attentionOperator,
+      at,
+      q,
+      [['the keys', keys], ['the values', v], ...others],
+      withOptions(options, ['causal', 'mask', 'scale', 'length'], spec => attrsOf(options, spec)),
     )
   }
   return attended as unknown as <D extends DType, S extends Shape>(

@@ -14,6 +14,7 @@ import { type Expression, Trace } from './expression.js'
 import { mapOperator } from './map.js'
 import { maxOperator } from './max.js'
 import { meanOperator } from './mean.js'
+import { named } from './options.js'
 import { type Along, axesOf, reduceAlong } from './reduce.js'
 import { reshapeOperator } from './reshape.js'
 import { broadcast } from './shapes.js'
@@ -82,10 +83,6 @@ export const ofFloats = (x: TensorSpec): E.Either<UnplacedError, TensorSpec> =>
   isFloat(x.dtype)
     ? E.right(x)
     : E.left(dtypeMismatch('floats: f32, f16 or bf16', showSpec(x), "cast first: pipe(cast('f32'))"))
-
-/** The options of an operator, by name; none where nothing is given. */
-export const named = (options: unknown): Readonly<Record<string, unknown>> =>
-  typeof options === 'object' && options !== null ? (options as Readonly<Record<string, unknown>>) : {}
 
 /** The axes of an operator of floats; the last one where none is given. */
 export const floatAxes =

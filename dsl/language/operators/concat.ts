@@ -5,9 +5,10 @@ import type { FlowValue } from '../builder.js'
 import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-import { composed, named } from './composition.js'
+import { composed } from './composition.js'
 import { joinSpec, lowerJoin, runJoin } from './join.js'
 import type { Attrs, Operator } from './operator.js'
+import { named, withOptions } from './options.js'
 import { axisOf } from './reduce.js'
 import type { Device, Replaced, Shape } from './types.js'
 
@@ -86,7 +87,7 @@ export const concat = <D extends DType, const A extends number>(
   options: { readonly axis: A },
 ) => {
   const at = here()
-  return composed('concat', at, attrsOf(others, options), (_, x, attrs) =>
+  return composed('concat', at, withOptions(options, ['axis'], attrsOf(others, options)), (_, x, attrs) =>
     joined([x, ...(others as readonly unknown[])], ([first, ...rest]) =>
       apply(
         concatOperator,

@@ -17,9 +17,10 @@ import { here } from '../where.js'
 import { addOperator } from './add.js'
 import { apply } from './apply.js'
 import { attrsOfCode } from './code.js'
-import { composed, named, ofFloats } from './composition.js'
+import { composed, ofFloats } from './composition.js'
 import { matmulOperator, workspaceBytes } from './matmul.js'
 import type { Attrs, Operator } from './operator.js'
+import { named, withOptions } from './options.js'
 import { reshapeOperator } from './reshape.js'
 import type { IsWhole, Quotient } from './sizes.js'
 import {
@@ -99,6 +100,9 @@ const attrsOf =
     const given = { stride: strides ?? [], padding: paddings ?? [], dilation: dilations ?? [], groups }
     return E.right(channels === 'last' ? { ...given, channels } : given)
   }
+
+const names = ['stride', 'padding', 'dilation', 'groups', 'bias', 'channels']
+const read = (options: unknown) => withOptions(options, names, attrsOf(options))
 
 /** One spatial dimension, of an input of this size. */
 const dimOf = (attrs: ConvAttrs, d: number, input: number, kernel: number): ConvDim => {
@@ -405,7 +409,7 @@ const asProduct = (
   w: FlowValue,
   options: unknown,
 ): FlowValue | undefined => {
-  const attrs = attrsOf(options)(x.spec)
+  const attrs = read(options)(x.spec)
   if (E.isLeft(attrs) || !isProduct(attrsFrom(attrs.right), w.spec)) return undefined
   if (E.isLeft(infer([x.spec, w.spec], attrs.right))) return undefined
   const shape = [{ axis: 0 }, { axis: w.spec.shape.length - 1 }]
@@ -531,7 +535,7 @@ export const conv = <
   const one = (x: FlowValue): FlowValue => {
     const { id, spec, place } = x.builder.take(weight, 'device', at, 'conv', 'the weight', x.spec)
     const w = new FlowValue(x.builder, id, spec, place, x.hint)
-    return asProduct(x, at, w, options) ?? apply(convOperator, at, x, [['the weight', w]], attrsOf(options))
+    return asProduct(x, at, w, options) ?? apply(convOperator, at, x, [['the weight', w]], read(options))
   }
   const convolved =
     bias === undefined

@@ -4,9 +4,9 @@ import { type BoundSpec, type DType, elements, tensorBytes } from '../../ir/tens
 import { hostArray, numbers, roundoff, writer } from '../values.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-import { named } from './composition.js'
 import { isFloat } from './elementwise.js'
 import type { Attrs, Operator } from './operator.js'
+import { named, withOptions } from './options.js'
 import { axisOf } from './reduce.js'
 import type { Device, Shape } from './types.js'
 
@@ -65,8 +65,14 @@ export const cumsumOperator: Operator = {
 export const cumsum = (options: { readonly axis: number }) => {
   const at = here()
   const summed = (x: unknown): unknown =>
-    apply(cumsumOperator, at, x, [], given =>
-      E.map(axis => ({ axis }))(axisOf(named(options)['axis'], given)),
+    apply(
+      cumsumOperator,
+      at,
+      x,
+      [],
+      withOptions(options, ['axis'], given =>
+        E.map(axis => ({ axis }))(axisOf(named(options)['axis'], given)),
+      ),
     )
   return summed as unknown as <D extends DType, S extends Shape>(
     x: Device<D, S>,

@@ -14,8 +14,9 @@ import { maxRank } from '../tensor.js'
 import { hostArray } from '../values.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-import { composed, named } from './composition.js'
+import { composed } from './composition.js'
 import type { Attrs, Operator } from './operator.js'
+import { named, withOptions } from './options.js'
 import { axisOf } from './reduce.js'
 import type { Device, Invalid, Shape } from './types.js'
 
@@ -108,8 +109,12 @@ export const gather = <I extends DType, R extends Shape, const A extends number>
 ) => {
   const at = here()
   const taken = (x: unknown): unknown =>
-    apply(gatherOperator, at, x, [['the indices', indices]], spec =>
-      E.map(axis => ({ axis }))(axisOf(named(options)['axis'], spec)),
+    apply(
+      gatherOperator,
+      at,
+      x,
+      [['the indices', indices]],
+      withOptions(options, ['axis'], spec => E.map(axis => ({ axis }))(axisOf(named(options)['axis'], spec))),
     )
   return taken as unknown as <D extends DType, S extends Shape>(x: Device<D, S>) => Device<D, Taken<S, A, R>>
 }

@@ -7,6 +7,7 @@ import { here } from '../where.js'
 import { apply } from './apply.js'
 import { elementwise } from './elementwise.js'
 import type { Attrs } from './operator.js'
+import { withOptions } from './options.js'
 import type { Device, Floats, Shape } from './types.js'
 
 export const geluOperator = elementwise('gelu')
@@ -65,7 +66,13 @@ const attrsOf = (approximate: unknown): E.Either<UnplacedError, Attrs> => {
 export const gelu = (options?: GeluOptions) => {
   const at = here()
   const activated = (x: unknown): unknown =>
-    apply(geluOperator, at, x, [], () => attrsOf(options?.approximate ?? 'none'))
+    apply(
+      geluOperator,
+      at,
+      x,
+      [],
+      withOptions(options, ['approximate'], () => attrsOf(options?.approximate ?? 'none')),
+    )
   return activated as unknown as <D extends DType, S extends Shape>(
     x: Device<D, S> & Floats<D>,
   ) => Device<D, S>

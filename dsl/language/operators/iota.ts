@@ -3,9 +3,9 @@ import type { MapSpec } from '../../ir/kernel-spec.js'
 import { type BoundSpec, type DType, elements, tensorBytes } from '../../ir/tensor.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-import { named } from './composition.js'
 import { runMap } from './map-reference.js'
 import type { Attrs, Operator } from './operator.js'
+import { named, withOptions } from './options.js'
 import { axisOf } from './reduce.js'
 import type { Device, Shape } from './types.js'
 
@@ -44,8 +44,14 @@ export const iotaOperator: Operator = {
 export const iota = (options?: { readonly axis?: number }) => {
   const at = here()
   const places = (x: unknown): unknown =>
-    apply(iotaOperator, at, x, [], given =>
-      E.map(axis => ({ axis }))(axisOf(named(options)['axis'] ?? -1, given)),
+    apply(
+      iotaOperator,
+      at,
+      x,
+      [],
+      withOptions(options, ['axis'], given =>
+        E.map(axis => ({ axis }))(axisOf(named(options)['axis'] ?? -1, given)),
+      ),
     )
   return places as unknown as <S extends Shape>(x: Device<DType, S>) => Device<'i32', S>
 }

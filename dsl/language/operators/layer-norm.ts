@@ -4,7 +4,8 @@ import type { FlowValue } from '../builder.js'
 import type { UnplacedError } from '../messages.js'
 import { here } from '../where.js'
 import { castTo } from './cast.js'
-import { beside, composed, epsilonOf, floatAxes, named, type Parts } from './composition.js'
+import { beside, composed, epsilonOf, floatAxes, type Parts } from './composition.js'
+import { named, withOptions } from './options.js'
 import type { Axes } from './reduce.js'
 import type { Broadcasts, Device, Floats, SameDType, Shape } from './types.js'
 
@@ -78,11 +79,16 @@ export const wideOption = (
  * computed in f32 (torch.nn.functional.layer_norm). The default is the last axis.
  */
 export const layerNorm = <D extends DType = DType, R extends Shape = []>(options?: LayerNormOptions<D, R>) =>
-  composed('layerNorm', here(), normOf(options), (parts, given, settings) => {
-    const scale = wideOption(parts, given, 'layerNorm', options, 'scale')
-    const shift = wideOption(parts, given, 'layerNorm', options, 'shift')
-    return parts.inFloat(given, x => {
-      const distance = parts.map((a, m) => a.sub(m), x, parts.reduce('mean', x, settings.axes))
-      return normalised(parts, distance, settings, scale, shift)
-    })
-  }) as unknown as Norm<D, R>
+  composed(
+    'layerNorm',
+    here(),
+    withOptions(options, ['axis', 'epsilon', 'scale', 'shift'], normOf(options)),
+    (parts, given, settings) => {
+      const scale = wideOption(parts, given, 'layerNorm', options, 'scale')
+      const shift = wideOption(parts, given, 'layerNorm', options, 'shift')
+      return parts.inFloat(given, x => {
+        const distance = parts.map((a, m) => a.sub(m), x, parts.reduce('mean', x, settings.axes))
+        return normalised(parts, distance, settings, scale, shift)
+      })
+    },
+  ) as unknown as Norm<D, R>

@@ -1,5 +1,6 @@
 import { here } from '../where.js'
 import { composed, floatAxes } from './composition.js'
+import { withOptions } from './options.js'
 import type { SameShape, SoftmaxOptions } from './softmax.js'
 
 /**
@@ -7,7 +8,7 @@ import type { SameShape, SoftmaxOptions } from './softmax.js'
  * small number (torch.log_softmax). The default is the last axis.
  */
 export const logSoftmax = (options?: SoftmaxOptions) =>
-  composed('logSoftmax', here(), floatAxes(options), (parts, given, axes) =>
+  composed('logSoftmax', here(), withOptions(options, ['axis'], floatAxes(options)), (parts, given, axes) =>
     parts.inFloat(given, x => {
       const most = parts.reduce('max', x, axes)
       const total = parts.reduce(

@@ -1,7 +1,8 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { DType } from '../../ir/tensor.js'
 import { here } from '../where.js'
-import { composed, named, ofFloats } from './composition.js'
+import { composed, ofFloats } from './composition.js'
+import { named, withOptions } from './options.js'
 import { type Along, type Axes, alongOf, type ReduceOptions } from './reduce.js'
 import type { Device, Floats, Reduced, Shape } from './types.js'
 
@@ -13,8 +14,10 @@ export type FloatReduction = <const A extends Axes, const K extends boolean = fa
 ) => <D extends DType, S extends Shape>(x: Device<D, S> & Floats<D>) => Device<D, Reduced<S, A, K>>
 
 /** The axes and `keepDims` of a reduction of floats. */
-export const alongFloats = (options: unknown) => (x: Parameters<typeof ofFloats>[0]) =>
-  E.chain(() => alongOf(named(options)['axis'], named(options)['keepDims'])(x))(ofFloats(x))
+export const alongFloats = (options: unknown) =>
+  withOptions(options, ['axis', 'keepDims'], x =>
+    E.chain(() => alongOf(named(options)['axis'], named(options)['keepDims'])(x))(ofFloats(x)),
+  )
 
 /**
  * The logarithm of the sum of exp(x) along the axes, of floats, computed in f32; the largest element is taken

@@ -17,6 +17,7 @@ import { here } from '../where.js'
 import { apply } from './apply.js'
 import { isFloat } from './elementwise.js'
 import type { Attrs, Operator } from './operator.js'
+import { withOptions } from './options.js'
 import { broadcast } from './shapes.js'
 import type { Broadcast, Device, Floats, Invalid, SameDim, SameDType, Shape } from './types.js'
 
@@ -271,15 +272,21 @@ export const matmul = <E extends DType, W extends Shape, const O extends MatmulO
   const at = here()
   const product = (x: unknown): unknown => {
     const [left, right] = [untransposed(x), untransposed(w)]
-    return apply(matmulOperator, at, left ?? x, [['the weight', right ?? w]], () => {
-      const transpose: unknown = options?.transpose ?? false
-      return typeof transpose === 'boolean'
-        ? E.right({
-            transpose: right === undefined ? transpose : !transpose,
-            ...(left === undefined ? {} : { transposeX: true }),
-          })
-        : E.left(badAttribute('transpose: true or false', show(transpose), 'give a boolean'))
-    })
+    return apply(
+      matmulOperator,
+      at,
+      left ?? x,
+      [['the weight', right ?? w]],
+      withOptions(options, ['transpose'], (): E.Either<UnplacedError, Attrs> => {
+        const transpose: unknown = options?.transpose ?? false
+        return typeof transpose === 'boolean'
+          ? E.right({
+              transpose: right === undefined ? transpose : !transpose,
+              ...(left === undefined ? {} : { transposeX: true }),
+            })
+          : E.left(badAttribute('transpose: true or false', show(transpose), 'give a boolean'))
+      }),
+    )
   }
   return product as unknown as <D extends DType, S extends Shape>(
     x: Device<D, S> & Floats<D> & SameDType<D, E> & MatmulFits<S, W, Transposed<O>>,

@@ -2,6 +2,7 @@ import type { DType } from '../../ir/tensor.js'
 import { here } from '../where.js'
 import { castTo } from './cast.js'
 import { composed } from './composition.js'
+import { withOptions } from './options.js'
 import { drawn, drawnBefore, type RandomOptions, randomOf } from './random.js'
 import type { Device, Shape } from './types.js'
 
@@ -15,7 +16,7 @@ export const normal = <E extends 'f32' | 'f16' | 'bf16' = 'f32'>(options: Random
   return composed(
     'normal',
     at,
-    () => randomOf(options),
+    withOptions(options, ['seed', 'dtype'], () => randomOf(options)),
     (parts, x, { seed, to }) => {
       const counter = drawnBefore(parts, x)
       // 1 - u is never 0.

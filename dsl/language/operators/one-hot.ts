@@ -13,10 +13,10 @@ import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '
 import { isDType, maxRank } from '../tensor.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-import { named } from './composition.js'
 import { isFloat } from './elementwise.js'
 import { runMap } from './map-reference.js'
 import type { Attrs, Operator } from './operator.js'
+import { named, withOptions } from './options.js'
 import type { Device, Shape } from './types.js'
 
 const infer = ([x]: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError, TensorSpec> => {
@@ -84,7 +84,14 @@ const attrsOf = (options: unknown): E.Either<UnplacedError, Attrs> => {
  */
 export const oneHot = <const N extends number, E extends DType = 'f32'>(options: OneHotOptions<N, E>) => {
   const at = here()
-  const hot = (x: unknown): unknown => apply(oneHotOperator, at, x, [], () => attrsOf(options))
+  const hot = (x: unknown): unknown =>
+    apply(
+      oneHotOperator,
+      at,
+      x,
+      [],
+      withOptions(options, ['classes', 'dtype'], () => attrsOf(options)),
+    )
   return hot as unknown as <D extends 'i32' | 'u8', S extends Shape>(
     x: Device<D, S>,
   ) => Device<E, number extends S['length'] ? Shape : readonly [...S, N]>

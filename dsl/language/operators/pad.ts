@@ -6,10 +6,10 @@ import { badAttribute, type UnplacedError } from '../messages.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import { isOperandNumber } from './arithmetic.js'
-import { named } from './composition.js'
 import { isFloat } from './elementwise.js'
 import { joinSpec, lowerJoin, runJoin } from './join.js'
 import type { Attrs, Operator } from './operator.js'
+import { named, withOptions } from './options.js'
 import { axisOf } from './reduce.js'
 import type { Device, Replaced, Shape } from './types.js'
 
@@ -91,7 +91,14 @@ const attrsOf =
  */
 export const pad = <const A extends number>(options: PadOptions<A>) => {
   const at = here()
-  const padded = (x: unknown): unknown => apply(padOperator, at, x, [], attrsOf(options))
+  const padded = (x: unknown): unknown =>
+    apply(
+      padOperator,
+      at,
+      x,
+      [],
+      withOptions(options, ['axis', 'before', 'after', 'value'], attrsOf(options)),
+    )
   return padded as unknown as <D extends DType, S extends Shape>(
     x: Device<D, S>,
   ) => Device<D, number extends A ? Shape : `${A}` extends `-${string}` ? Shape : Replaced<S, A, number>>

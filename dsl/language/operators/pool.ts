@@ -16,10 +16,11 @@ import {
 import { badAttribute, shapeMismatch, type UnplacedError } from '../messages.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-import { composed, named, ofFloats } from './composition.js'
+import { composed, ofFloats } from './composition.js'
 import { mapFlops } from './elementwise.js'
 import { runMap } from './map-reference.js'
 import type { Attrs, Operator } from './operator.js'
+import { named, withOptions } from './options.js'
 import { padOperator } from './pad.js'
 import { coalesce, denseStrides } from './shapes.js'
 import {
@@ -190,19 +191,24 @@ const attrsOf =
 const pooled = (name: string, how: PoolAttrs['how'], options: unknown) => {
   const at = here()
   const value = how === 'max' ? Number.NEGATIVE_INFINITY : 0
-  return composed(name, at, attrsOf(options), (_, x, { padding, ...given }) => {
-    const first = firstOf(given)
-    const padded = padding.reduce(
-      (flow, size, d) =>
-        size === 0
-          ? flow
-          : apply(padOperator, at, flow, [], { axis: d + first, before: size, after: size, value }),
-      x,
-    )
-    // A run reads its input once for each operand of its kernel.
-    const others = new Array(elements(given.kernel) - 1).fill(['the value', padded] as const)
-    return apply(poolOperator, at, padded, others, { how, ...given })
-  })
+  return composed(
+    name,
+    at,
+    withOptions(options, ['kernel', 'stride', 'padding', 'channels'], attrsOf(options)),
+    (_, x, { padding, ...given }) => {
+      const first = firstOf(given)
+      const padded = padding.reduce(
+        (flow, size, d) =>
+          size === 0
+            ? flow
+            : apply(padOperator, at, flow, [], { axis: d + first, before: size, after: size, value }),
+        x,
+      )
+      // A run reads its input once for each operand of its kernel.
+      const others = new Array(elements(given.kernel) - 1).fill(['the value', padded] as const)
+      return apply(poolOperator, at, padded, others, { how, ...given })
+    },
+  )
 }
 
 type Kernel<O> = O extends { readonly kernel: infer K } ? K : number

@@ -7,9 +7,10 @@ import type { FlowValue } from '../builder.js'
 import { badAttribute, type UnplacedError } from '../messages.js'
 import { hostArray, writer } from '../values.js'
 import { apply } from './apply.js'
-import { named, type Parts } from './composition.js'
+import type { Parts } from './composition.js'
 import { isFloat } from './elementwise.js'
 import type { Attrs, Operator } from './operator.js'
+import { named } from './options.js'
 import { stateNode } from './state.js'
 
 interface RandomAttrs {

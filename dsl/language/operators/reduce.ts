@@ -19,6 +19,7 @@ import type { Arithmetic } from './arithmetic.js'
 import { castTo } from './cast.js'
 import { isFloat } from './elementwise.js'
 import type { Attrs, Operator } from './operator.js'
+import { withOptions } from './options.js'
 import type { Device, Reduced, Shape } from './types.js'
 
 /** One axis, or several: counted from 0, negative from the end. */
@@ -226,7 +227,11 @@ export const along =
     const wanted: Partial<Record<keyof ReduceOptions, unknown>> = named
       ? axis
       : { axis, keepDims: options?.keepDims }
-    const known = alongOf(wanted.axis, wanted.keepDims)
+    const known = withOptions(
+      named ? axis : options,
+      named ? ['axis', 'keepDims'] : ['keepDims'],
+      alongOf(wanted.axis, wanted.keepDims),
+    )
     return (x: unknown): unknown =>
       Array.isArray(wanted.axis)
         ? parted(operator.name, at, x, known, (value, found) => reduceAlong(operator, at, value, found))

@@ -13,10 +13,11 @@ import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '
 import { maxRank } from '../tensor.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-import { named, ofFloats } from './composition.js'
+import { ofFloats } from './composition.js'
 import { mapFlops, mapTolerance } from './elementwise.js'
 import { runMap } from './map-reference.js'
 import type { Attrs, Operator } from './operator.js'
+import { named, withOptions } from './options.js'
 import { broadcast, broadcastStrides, coalesce, denseStrides } from './shapes.js'
 import type { Device, Floats, Shape } from './types.js'
 
@@ -173,6 +174,12 @@ export const rope = <P extends Shape = Shape>(options?: RopeOptions<P>) => {
   const { positions } = named(options)
   const others = positions === undefined ? [] : [['the positions', positions] as const]
   const turned = (x: unknown): unknown =>
-    apply(ropeOperator, at, x, [['the value', x], ...others], attrsOf(options))
+    apply(
+      ropeOperator,
+      at,
+      x,
+      [['the value', x], ...others],
+      withOptions(options, ['base', 'interleaved', 'positions'], attrsOf(options)),
+    )
   return turned as unknown as <D extends DType, S extends Shape>(x: Device<D, S> & Floats<D>) => Device<D, S>
 }

@@ -1,6 +1,7 @@
 import type { DType } from '../../ir/tensor.js'
 import { here } from '../where.js'
 import { composed, floatAxes } from './composition.js'
+import { withOptions } from './options.js'
 import type { Axes } from './reduce.js'
 import type { Device, Floats, Shape } from './types.js'
 
@@ -17,6 +18,6 @@ export type SameShape = <D extends DType, S extends Shape>(x: Device<D, S> & Flo
  * first, so that nothing overflows (torch.softmax). Of -Infinity alone it is NaN. The default is the last axis.
  */
 export const softmax = (options?: SoftmaxOptions) =>
-  composed('softmax', here(), floatAxes(options), (parts, given, axes) =>
+  composed('softmax', here(), withOptions(options, ['axis'], floatAxes(options)), (parts, given, axes) =>
     parts.inFloat(given, x => parts.softmax(x, axes)),
   ) as unknown as SameShape

@@ -4,7 +4,7 @@ import { type Dim, type DType, showSpec, type TensorSpec } from '../../ir/tensor
 import { badAttribute, type UnplacedError } from '../messages.js'
 import { here } from '../where.js'
 import { apply, parted } from './apply.js'
-import { named } from './composition.js'
+import { named, withOptions } from './options.js'
 import { axisOf } from './reduce.js'
 import { sliceOperator } from './slice.js'
 import type { Device, Replaced, Shape } from './types.js'
@@ -86,16 +86,21 @@ type Parts<D extends DType, S extends Shape, O> = O extends {
 export const split = <const O extends SplitOptions>(options: O) => {
   const at = here()
   const cut = (x: unknown): unknown => {
-    const made = parted('split', at, x, cutsOf(options), (value, { axis, sizes }) =>
-      value.builder.parts('split', () => {
-        let from = 0
-        return sizes.map(size => {
-          const to = from + size
-          const part = apply(sliceOperator, at, value, [], { axis, from, to })
-          from = to
-          return part
-        })
-      }),
+    const made = parted(
+      'split',
+      at,
+      x,
+      withOptions(options, ['axis', 'parts', 'sizes'], cutsOf(options)),
+      (value, { axis, sizes }) =>
+        value.builder.parts('split', () => {
+          let from = 0
+          return sizes.map(size => {
+            const to = from + size
+            const part = apply(sliceOperator, at, value, [], { axis, from, to })
+            from = to
+            return part
+          })
+        }),
     )
     return Array.isArray(made) ? made : new Array(wanted(options)).fill(made)
   }

@@ -12,9 +12,9 @@ import { dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js
 import { hostArray } from '../values.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-import { named } from './composition.js'
 import type { Indices } from './gather.js'
 import type { Attrs, Operator } from './operator.js'
+import { named, withOptions } from './options.js'
 import { axisOf } from './reduce.js'
 import type { Device, Shape } from './types.js'
 
@@ -85,8 +85,14 @@ export const takeAlong = <I extends DType, R extends Shape>(
 ) => {
   const at = here()
   const taken = (x: unknown): unknown =>
-    apply(takeAlongOperator, at, x, [['the indices', indices]], given =>
-      E.map(axis => ({ axis }))(axisOf(named(options)['axis'], given)),
+    apply(
+      takeAlongOperator,
+      at,
+      x,
+      [['the indices', indices]],
+      withOptions(options, ['axis'], given =>
+        E.map(axis => ({ axis }))(axisOf(named(options)['axis'], given)),
+      ),
     )
   return taken as unknown as <D extends DType>(x: Device<D, Shape>) => Device<D, R>
 }

@@ -14,8 +14,8 @@ import { badAttribute, type UnplacedError } from '../messages.js'
 import { hostArray, numbers } from '../values.js'
 import { here } from '../where.js'
 import { apply, parted } from './apply.js'
-import { named } from './composition.js'
 import type { Attrs, Operator } from './operator.js'
+import { named, withOptions } from './options.js'
 import { axisOf } from './reduce.js'
 import { takeAlongOperator } from './take-along.js'
 import type { Device, Replaced, Shape } from './types.js'
@@ -124,15 +124,20 @@ type Top<S extends Shape, K extends number, A extends number> = number extends A
 export const topK = <const K extends number, const A extends number>(options: TopKOptions<K, A>) => {
   const at = here()
   const both = (x: unknown): unknown => {
-    const made = parted('topK', at, x, attrsOf(options), (value, attrs) =>
-      value.builder.parts('topK', () => {
-        const indices = apply(topKOperator, at, value, [], attrs)
-        const role = ['the indices', indices] as const
-        return {
-          indices,
-          values: apply(takeAlongOperator, at, value, [role], { axis: attrsFrom(attrs).axis }),
-        }
-      }),
+    const made = parted(
+      'topK',
+      at,
+      x,
+      withOptions(options, ['k', 'axis', 'largest'], attrsOf(options)),
+      (value, attrs) =>
+        value.builder.parts('topK', () => {
+          const indices = apply(topKOperator, at, value, [], attrs)
+          const role = ['the indices', indices] as const
+          return {
+            indices,
+            values: apply(takeAlongOperator, at, value, [role], { axis: attrsFrom(attrs).axis }),
+          }
+        }),
     )
     return made instanceof FlowValue ? { indices: made, values: made } : made
   }
