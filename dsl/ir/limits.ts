@@ -33,6 +33,8 @@ export const limits = {
   init: 2 ** 24,
   /** Bytes of one buffer, and of all together with their slots: what a number holds exactly. */
   bytes: Number.MAX_SAFE_INTEGER,
+  /** Of a place in an arena: what a kernel may read at once. */
+  arenaAlignment: 16,
   /** Faults that are listed at most. */
   faults: 100,
 } as const

@@ -218,6 +218,8 @@ const readBuffer = (r: Reader, value: unknown, index: number, counts: Counts): P
   if (counts.planned && space === 'device' && alias === undefined && !slotted && offset === undefined) {
     r.wrong(`${at}.offset`, 'its place in the arena, since storage is planned', undefined)
   }
+  if (typeof offset === 'number' && offset % limits.arenaAlignment !== 0)
+    r.wrong(`${at}.offset`, `a multiple of ${limits.arenaAlignment}`, offset)
   return {
     id: readId(r, get('id'), at, index),
     name: r.string(get('name'), `${at}.name`, limits.name),

@@ -1,4 +1,5 @@
 import type { Plan } from '../ir/plan.js'
+import { show } from '../ir/show.js'
 import type { HostArrayOf, Ports } from './tensor.js'
 
 /** An output that stays until a plan is launched; at most `count` of its values exist at a time. */
@@ -23,8 +24,11 @@ export interface Borrowed {
 /** How long an output stays on the device. */
 export type Keep<N extends string = string> = Until<N> | Ring | Owned | Borrowed
 
+const isCount = (count: unknown): boolean =>
+  Number.isSafeInteger(count) && (count as number) >= 1 && (count as number) <= 64
+
 const counted = (name: string, count: number): number => {
-  if (Number.isSafeInteger(count) && count >= 1 && count <= 64) return count
+  if (isCount(count)) return count
   throw new TypeError(`${name}: wanted a whole number of values, 1 to 64; found ${String(count)}`)
 }
 
@@ -70,6 +74,43 @@ export type KeepsOf<P extends Plans> = {
 }
 export type ThenOf<P extends Plans> = { readonly [K in keyof P]?: readonly (keyof P & string)[] }
 
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+const isKeep = (how: unknown): boolean => {
+  if (!isObject(how)) return false
+  const { lives, plan, count } = how
+  if (lives === 'until') return typeof plan === 'string' && isCount(count)
+  return lives === 'ring' ? isCount(count) : lives === 'owned' || lives === 'run'
+}
+
+/** Throws where the argument of `tree` has another form than its type says. */
+const checkForm = (spec: unknown): void => {
+  const check = (is: boolean, at: string, wanted: string, found: unknown): void => {
+    if (!is) throw new TypeError(`tree: ${at}: wanted ${wanted}; found ${show(found)}`)
+  }
+  const isNames = (value: unknown): boolean =>
+    Array.isArray(value) && value.every(name => typeof name === 'string')
+  check(isObject(spec), 'its argument', 'an object with plans and start', spec)
+  const { plans, start, then = {}, keep = {} } = spec as Readonly<Record<string, unknown>>
+  check(isObject(plans), 'plans', 'an object of compiled plans by name', plans)
+  check(isNames(start), 'start', 'a list of names of plans', start)
+  check(isObject(then), 'then', 'an object: by plan, a list of names of plans', then)
+  for (const [name, next] of Object.entries(then as object))
+    check(next === undefined || isNames(next), `then.${name}`, 'a list of names of plans', next)
+  check(isObject(keep), 'keep', 'an object: by plan and output, how long it stays', keep)
+  for (const [name, outputs] of Object.entries(keep as object)) {
+    check(outputs === undefined || isObject(outputs), `keep.${name}`, 'an object by output', outputs)
+    for (const [output, how] of Object.entries((outputs ?? {}) as object))
+      check(
+        how === undefined || isKeep(how),
+        `keep.${name}.${output}`,
+        'until(plan), ring(count) of 1 to 64 values, owned or borrowed',
+        how,
+      )
+  }
+}
+
 /**
  * Describes a tree of plans, each compiled with `storage: 'planned'`:
  *
@@ -90,7 +131,10 @@ export const tree = <
   readonly start: readonly (keyof P & string)[]
   readonly then?: T
   readonly keep?: K
-}): Tree<P, T, K> => Object.freeze({ ...spec, then: spec.then ?? ({} as T), keep: spec.keep ?? ({} as K) })
+}): Tree<P, T, K> => {
+  checkForm(spec)
+  return Object.freeze({ ...spec, then: spec.then ?? ({} as T), keep: spec.keep ?? ({} as K) })
+}
 
 // ---- what is alive where ----------------------------------------------------------------------------------
 

@@ -1,3 +1,4 @@
+import { limits } from '../ir/limits.js'
 import { commandText, quotedBuffer } from '../ir/names.js'
 import { ownBytesFrom } from '../memory/arenas.js'
 import { lowerBound } from '../order/byte-intervals.js'
@@ -303,7 +304,9 @@ export const checkArena = (table: CommandTable, sink: Sink): void => {
   plan.buffers.forEach((buffer, b) => {
     if (buffer.space !== 'device' || table.root[b] !== b) return
     const { offset } = buffer
-    if (offset !== undefined && !(Number.isSafeInteger(offset) && offset >= 0))
+    const isPlace = (at: number): boolean =>
+      Number.isSafeInteger(at) && at >= 0 && at % limits.arenaAlignment === 0
+    if (offset !== undefined && !isPlace(offset))
       sink.add(
         'L3',
         -1,

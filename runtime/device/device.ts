@@ -163,14 +163,14 @@ export class Device implements AsyncDisposable {
   /** Allocates device memory whose home is `lane`: the same as `lane.malloc`. */
   malloc(bytes: number, lane: Lane = this.#default, options?: AllocateOptions): Block {
     this.#core.open('a device')
-    laneAccess.idFor(lane, this.#core, 'device.malloc')
+    laneAccess.idFor(lane, this.#core, 'device.malloc', true)
     return allocateOn(lane, this.#core.device, bytes, options, 'device.malloc')
   }
 
   /** Allocates pinned host memory, which the device copies from and to directly. Its home is `lane`. */
   pinned(bytes: number, lane: Lane = this.#default, options?: SiteOptions): Block {
     this.#core.open('a device')
-    laneAccess.idFor(lane, this.#core, 'device.pinned')
+    laneAccess.idFor(lane, this.#core, 'device.pinned', true)
     if (options !== undefined && typeof options === 'object' && options !== null && 'pool' in options)
       throw badArgument(
         'device.pinned',
@@ -185,7 +185,7 @@ export class Device implements AsyncDisposable {
   /** Allocates one block whose parts a plan lays out. */
   arena(bytes: number, lane: Lane = this.#default, options?: SiteOptions): Arena {
     this.#core.open('a device')
-    laneAccess.idFor(lane, this.#core, 'device.arena')
+    laneAccess.idFor(lane, this.#core, 'device.arena', true)
     return new Arena(allocateOn(lane, this.#core.device, bytes, options, 'device.arena'))
   }
 

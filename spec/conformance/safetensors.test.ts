@@ -57,6 +57,7 @@ describe('a valid file', () => {
       path,
       [
         { name: 'layers.0.weight', dtype: 'f32', shape: [3, 1 << 20], bytes: chunks },
+        { name: '__proto__', dtype: 'f32', shape: [2], bytes: new Uint8Array(8) },
         { name: 'ünïcode "quoted"', dtype: 'bf16', shape: [3], bytes: Uint8Array.of(1, 2, 3, 4, 5, 6) },
         { name: 'scalar', dtype: 'i32', shape: [], bytes: Uint8Array.of(9, 0, 0, 0) },
         { name: 'empty', dtype: 'f16', shape: [4, 0], bytes: new Uint8Array(0) },
@@ -69,6 +70,7 @@ describe('a valid file', () => {
     await using weightsFile = opened.right
     expect([...weightsFile.tensors.keys()]).toEqual([
       'layers.0.weight',
+      '__proto__',
       'ünïcode "quoted"',
       'scalar',
       'empty',

@@ -145,6 +145,13 @@ export class Expression {
     return this.made('select', 3, trace.take(yes), trace.take(no))
   }
 
+  /** Without it `a > 0 ? b : c` would be decided while the graph is described, once for all elements. */
+  [Symbol.toPrimitive](): never {
+    throw new TypeError(
+      'an expression has no value while the graph is described: compare with a.gt(0), choose with .select(yes, no)',
+    )
+  }
+
   private flipped(op: MapBinary, other: Operand): Expression {
     return new Expression(this.trace, this.trace.take(other)).binary(op, this)
   }

@@ -30,7 +30,11 @@ const cutsOf =
       const found = `${show(options)} of ${showSpec(x)}`
       if (typeof size !== 'number')
         return E.left(
-          badAttribute('an axis whose size is a number', found, `${size} is not known here: slice`),
+          badAttribute(
+            'an axis whose size is a number',
+            found,
+            `cut it with slice: the size ${size} is not known here`,
+          ),
         )
       if ((parts === undefined) === (sizes === undefined))
         return E.left(badAttribute('either parts or sizes', found, 'as in split({ axis: 0, parts: 2 })'))
@@ -53,7 +57,7 @@ const cutsOf =
 const wanted = (options: unknown): number => {
   const { parts, sizes } = named(options)
   const count = Array.isArray(sizes) ? sizes.length : parts
-  return isSize(count) && count <= 4096 ? count : 1
+  return isSize(count) && count <= 4096 ? count : 4096
 }
 
 type Tuple<N extends number, V, Made extends readonly V[] = []> = number extends N

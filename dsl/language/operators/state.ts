@@ -7,7 +7,7 @@ import { type FillState, type InitData, isInitData, mostInPlan } from '../initia
 import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
 import { lateFunction } from '../reference.js'
 import type { AnyTensor } from '../tensor.js'
-import { hostArray, writer } from '../values.js'
+import { hostArray, numbers, writer } from '../values.js'
 import { here } from '../where.js'
 import { isOperandNumber } from './arithmetic.js'
 import { isFloat } from './elementwise.js'
@@ -57,7 +57,9 @@ export const initOf = (
   }
   const listed = Array.isArray(init) || (ArrayBuffer.isView(init) && !(init instanceof DataView))
   if (!listed) return report(show(init))
-  const values = init as unknown as ArrayLike<number>
+  // Elements of 16 bits are given as their bits, as everywhere else on the host.
+  const isBits = init instanceof Uint16Array && (spec.dtype === 'f16' || spec.dtype === 'bf16')
+  const values = isBits ? numbers(init, spec.dtype) : (init as unknown as ArrayLike<number>)
   const bound = spec.shape.every(size => typeof size === 'number')
   const count = spec.shape.reduce<number>(
     (product, size) => product * (typeof size === 'number' ? size : 1),

@@ -27,7 +27,9 @@ const headerBytes = (
   entries: readonly TensorToWrite[],
   metadata: Readonly<Record<string, string>>,
 ): Uint8Array => {
-  const header: Record<string, unknown> = Object.keys(metadata).length ? { __metadata__: metadata } : {}
+  // Without a prototype: a tensor may have the name __proto__.
+  const header = Object.create(null) as Record<string, unknown>
+  if (Object.keys(metadata).length > 0) header['__metadata__'] = metadata
   let offset = 0
   for (const entry of entries) {
     const end = offset + tensorBytes(entry)

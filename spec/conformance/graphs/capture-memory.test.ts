@@ -52,8 +52,9 @@ describe.each(present)('memory of captures on %s', name => {
     lane.copy(out, x)
     const { address } = x
     x.free()
-    const y = lane.malloc(KiB)
+    const y = device.malloc(KiB, lane)
     expect(y.address).toBe(address)
+    device.pinned(KiB, lane).free()
     lane.fill32(y, 4)
     y.free()
     using graph = builder.end().instantiate()

@@ -88,6 +88,7 @@ describe('what the schema and the loader both reject', () => {
     'reads that are no list': command(['run', 0, 0, 0, []]),
     'a rate of what does not come': first({ life: 'tick', rate: 2 }),
     'a rate of none': first({ life: 'input', space: 'pinned', rate: 0 }),
+    'an odd place in the arena': first({ offset: 8 }),
     'planned storage without an arena': { ...base, storage: 'planned' },
     'no ticks in flight': { ...base, inFlight: 0 },
     'lanes that are no list': { ...base, lanes: {} },

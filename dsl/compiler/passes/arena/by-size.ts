@@ -35,12 +35,20 @@ export const packedBySize = (
   const keys = new Float64Array(sizes.length)
   const lowest = (k: number, count: number, mayShare: (a: number, b: number) => boolean): number => {
     let length = 0
+    let furthest = 0
     for (let i = 0; i < count; i++) {
       const other = near[i]!
+      if (mayShare(other, k)) continue
+      furthest = Math.max(furthest, offset[other]! / alignment)
       // One number sorts faster than a pair: the offset, and below it the index.
-      if (!mayShare(other, k)) keys[length++] = (offset[other]! / alignment) * maxNeighbours + i
+      keys[length++] = (offset[other]! / alignment) * maxNeighbours + i
     }
-    const sorted = keys.subarray(0, length).sort()
+    const sorted =
+      furthest < Number.MAX_SAFE_INTEGER / maxNeighbours - 1
+        ? keys.subarray(0, length).sort()
+        : Array.from({ length: count }, (_, i) => i)
+            .filter(i => !mayShare(near[i]!, k))
+            .sort((a, b) => offset[near[a]!]! - offset[near[b]!]!)
     const size = sizes[k]!
     let end = base
     let best = -1
