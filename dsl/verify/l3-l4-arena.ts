@@ -1,4 +1,3 @@
-import { limits } from '../ir/limits.js'
 import { commandText, quotedBuffer } from '../ir/names.js'
 import { ownBytesFrom } from '../memory/arenas.js'
 import { lowerBound } from '../order/byte-intervals.js'
@@ -304,9 +303,7 @@ export const checkArena = (table: CommandTable, sink: Sink): void => {
   plan.buffers.forEach((buffer, b) => {
     if (buffer.space !== 'device' || table.root[b] !== b) return
     const { offset } = buffer
-    const isPlace = (at: number): boolean =>
-      Number.isSafeInteger(at) && at >= 0 && at % limits.arenaAlignment === 0
-    if (offset !== undefined && !isPlace(offset))
+    if (offset !== undefined && !(Number.isSafeInteger(offset) && offset >= 0))
       sink.add(
         'L3',
         -1,
