@@ -12,8 +12,7 @@ export const verify = async (args: readonly string[], out: Output): Promise<numb
   const plans = positionals.map(path => {
     const parsed = planIn(path)
     if (E.isLeft(parsed)) {
-      const prefix = positionals.length === 1 ? '' : `${path}: `
-      throw new Failed(parsed.left.map(fault => ({ ...fault, at: `${prefix}${fault.at}` })))
+      throw new Failed(parsed.left.map(fault => ({ ...fault, at: `${path}: ${fault.at}` })))
     }
     return parsed.right
   })

@@ -138,6 +138,32 @@ describe('a valid file', () => {
   })
 })
 
+describe('what cannot be written', () => {
+  it('is refused by what is wrong with it', async () => {
+    const entry = { name: 'w', dtype: 'f32', shape: [2], bytes: new Uint8Array(8) } as const
+    const refused = async (entries: unknown, metadata?: unknown): Promise<object> => {
+      const written = await writeSafetensors(fresh(), entries as never, metadata as never)()
+      return E.isLeft(written) ? written.left : {}
+    }
+    for (const metadata of [{ a: 5 }, null, 'text'])
+      expect(await refused([entry], metadata)).toMatchObject({
+        subject: 'metadata',
+        wanted: 'an object of strings',
+      })
+    const throwing = () => {
+      throw new Error('mine')
+    }
+    expect(await refused([{ ...entry, bytes: throwing }])).toMatchObject({
+      subject: 'w',
+      found: 'one that threw: mine',
+    })
+    expect(await refused([{ ...entry, bytes: () => ['text'] }])).toMatchObject({
+      subject: 'w',
+      wanted: 'chunks of bytes: Uint8Array',
+    })
+  })
+})
+
 describe('an invalid file', () => {
   const entry = (changes: object) => JSON.stringify({ a: { ...wellFormed.a, ...changes } })
   const lies: readonly [

@@ -100,7 +100,14 @@ export const writeSafetensors =
         '__metadata__',
         'rename it',
       )
+    const isText =
+      typeof metadata === 'object' &&
+      metadata !== null &&
+      Object.values(metadata).every(text => typeof text === 'string')
+    if (!isText)
+      return fault('metadata', 'an object of strings', describe(metadata), "give strings: { epoch: '5' }")
     let part: string | undefined
+    let writing: string | undefined
     try {
       const stats = statSync(path, { throwIfNoEntry: false })
       const found = stats && irregular(stats)
@@ -112,8 +119,11 @@ export const writeSafetensors =
       try {
         await file.writeFile(headerBytes(entries, metadata))
         for (const entry of entries) {
+          writing = entry.name
           let written = 0
           for await (const chunk of typeof entry.bytes === 'function' ? entry.bytes() : [entry.bytes]) {
+            if (!((chunk as unknown) instanceof Uint8Array))
+              return fault(entry.name, 'chunks of bytes: Uint8Array', describe(chunk), `give ${entryForm}`)
             await file.writeFile(chunk)
             written += chunk.byteLength
           }
@@ -131,6 +141,14 @@ export const writeSafetensors =
       await rename(part, target)
       return E.right(undefined)
     } catch (error) {
+      const isOfSystem = typeof (error as NodeJS.ErrnoException | undefined)?.syscall === 'string'
+      if (writing !== undefined && !isOfSystem)
+        return fault(
+          writing,
+          'a source that gives bytes',
+          `one that threw: ${error instanceof Error ? error.message : describe(error)}`,
+          'correct the bytes of this tensor',
+        )
       return fault(
         path,
         'a file that can be written',
