@@ -94,11 +94,11 @@ export const loadParams = async (
 /** What `work` resolves to, unless the signal is aborted before: then its reason is thrown. */
 const untilAborted = async <A>(work: A | Promise<A>, signal: AbortSignal | undefined): Promise<A> => {
   if (signal === undefined) return work
-  signal.throwIfAborted()
   let stop: (() => void) | undefined
   const aborted = new Promise<never>((_, reject) => {
     stop = () => reject(signal.reason)
-    signal.addEventListener('abort', stop, { once: true })
+    if (signal.aborted) stop()
+    else signal.addEventListener('abort', stop, { once: true })
   })
   try {
     return await Promise.race([work, aborted])

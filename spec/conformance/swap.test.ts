@@ -423,8 +423,9 @@ describe.each(present)('going over to another plan on %s', device => {
       graph('biased', { x: four }, ({ x }) => ({
         y: x.pipe(upload(copy), add(param('w', four)), add(by), download(copy)),
       }))
-    const weights = await params('host', { w: row(50) })
-    const on = { device: weights.device, params: weights }
+    await using memory = await deviceOf(device)
+    const weights = await params(memory, { w: row(50) })
+    const on = { device: memory, params: weights }
     await using session = orThrow(await open(planOf(biased(0)), on as never)())
     await weights[Symbol.asyncDispose]()
     expect((await refusal(to(session).swap(planOf(biased(1))))).errors[0]).toMatchObject({

@@ -27,7 +27,11 @@ const mostKnown = 1024
 /** Up to so many operations their demands are kept, since a search asks for them many times. */
 const mostKept = 2 ** 16
 
-const kept = new WeakMap<readonly Operation[], readonly Demand[]>()
+/** By list of operations, what they demand of the machine, or take by the profile, that was asked for last. */
+const kept = new WeakMap<
+  readonly Operation[],
+  Pick<Settings, 'machine' | 'profile'> & { readonly demands: readonly Demand[] }
+>()
 
 /**
  * What each operation demands of the machine. Operations that do the same have one `Work`; its demand does not depend
@@ -35,7 +39,7 @@ const kept = new WeakMap<readonly Operation[], readonly Demand[]>()
  */
 const demandsOf = (operations: readonly Operation[], { machine, profile }: Settings): readonly Demand[] => {
   const known = kept.get(operations)
-  if (known !== undefined) return known
+  if (known?.machine === machine && known.profile === profile) return known.demands
   const byWork = new Map<Work, Demand>()
   const demands = operations.map(operation => {
     if (profile.size > 0) return demandOf(operation, machine, profile)
@@ -44,7 +48,7 @@ const demandsOf = (operations: readonly Operation[], { machine, profile }: Setti
     if (byWork.size < mostKnown) byWork.set(work, found)
     return found
   })
-  if (demands.length <= mostKept) kept.set(operations, demands)
+  if (demands.length <= mostKept) kept.set(operations, { machine, profile, demands })
   return demands
 }
 

@@ -101,8 +101,8 @@ const attrsOf =
     return E.right(channels === 'last' ? { ...given, channels } : given)
   }
 
-const names = ['stride', 'padding', 'dilation', 'groups', 'bias', 'channels']
-const read = (options: unknown) => withOptions(options, names, attrsOf(options))
+const optionNames = ['stride', 'padding', 'dilation', 'groups', 'bias', 'channels']
+const readOptions = (options: unknown) => withOptions(options, optionNames, attrsOf(options))
 
 /** One spatial dimension, of an input of this size. */
 const dimOf = (attrs: ConvAttrs, d: number, input: number, kernel: number): ConvDim => {
@@ -409,7 +409,7 @@ const asProduct = (
   w: FlowValue,
   options: unknown,
 ): FlowValue | undefined => {
-  const attrs = read(options)(x.spec)
+  const attrs = readOptions(options)(x.spec)
   if (E.isLeft(attrs) || !isProduct(attrsFrom(attrs.right), w.spec)) return undefined
   if (E.isLeft(infer([x.spec, w.spec], attrs.right))) return undefined
   const shape = [{ axis: 0 }, { axis: w.spec.shape.length - 1 }]
@@ -535,7 +535,9 @@ export const conv = <
   const one = (x: FlowValue): FlowValue => {
     const { id, spec, place } = x.builder.take(weight, 'device', at, 'conv', 'the weight', x.spec)
     const w = new FlowValue(x.builder, id, spec, place, x.hint)
-    return asProduct(x, at, w, options) ?? apply(convOperator, at, x, [['the weight', w]], read(options))
+    return (
+      asProduct(x, at, w, options) ?? apply(convOperator, at, x, [['the weight', w]], readOptions(options))
+    )
   }
   const convolved =
     bias === undefined

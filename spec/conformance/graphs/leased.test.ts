@@ -181,7 +181,7 @@ describe.each(present)('leased blocks in graphs on %s', name => {
     executable.launch(reader)
     await reader.synchronize()
     expect(floats(seen.words)).toEqual([2])
-    // Nor do another session and a driver that takes back what is free get it.
+    // Neither the driver, to which free memory goes back, nor another session gets it.
     await device.emptyCache()
     await using next = await sessionOn(device, 1)
     for await (const lease of next.run({ x: pulled([filled(100), filled(200)]) })) lease[Symbol.dispose]()

@@ -45,41 +45,17 @@ describe('verify and the oracle', () => {
   })
 
   test('a doubled wait is needed where the pool takes more without it', () => {
-    const doubled = {
-      plan: 1,
-      name: 'generated',
-      devices: 1,
-      inFlight: 2,
-      storage: 'pooled',
-      bound: { device: [7168], pinned: 4096 },
-      lanes: [
-        { id: 0, name: 'l0', device: 0, priority: 0 },
-        { id: 1, name: 'l1', device: 0, priority: 0 },
-      ],
+    const plan = handwritten.planOf({
+      name: 'doubled wait',
+      lanes: ['l0', 'l1'],
       buffers: [
-        { id: 0, name: 'x', bytes: 1024, space: 'pinned', device: 0, home: 0, life: 'input' },
-        { id: 1, name: 'p', bytes: 1024, space: 'device', device: 0, home: 0, life: 'param' },
-        {
-          id: 2,
-          name: 's',
-          bytes: 1024,
-          space: 'device',
-          device: 0,
-          home: 0,
-          life: 'state',
-          dtype: 'f32',
-          init: 0,
-        },
-        { id: 3, name: 'b3', bytes: 2048, space: 'device', device: 0, home: 0, life: 'tick' },
-        { id: 4, name: 'b4', bytes: 3072, space: 'device', device: 0, home: 1, life: 'tick' },
-        { id: 5, name: 'y5', bytes: 1024, space: 'pinned', device: 0, home: 0, life: 'output' },
-        { id: 6, name: 'b6', bytes: 1024, space: 'device', device: 0, home: 1, life: 'tick' },
-      ],
-      nodes: [
-        { id: 0, op: 'test', name: 'n0', at: 'a:1:1' },
-        { id: 1, op: 'test', name: 'n1', at: 'a:2:1' },
-        { id: 2, op: 'test', name: 'n2', at: 'a:3:1' },
-        { id: 3, op: 'test', name: 'n3', at: 'a:4:1' },
+        { name: 'x', life: 'input' },
+        { name: 'p', life: 'param' },
+        { name: 's', life: 'state', init: 0 },
+        { name: 'b3', bytes: 2048 },
+        { name: 'b4', bytes: 3072, home: 1 },
+        { name: 'y', life: 'output' },
+        { name: 'b6', home: 1 },
       ],
       commands: [
         ['wait', 3, 0, -1],
@@ -99,11 +75,10 @@ describe('verify and the oracle', () => {
         ['record', 3, 1],
         ['free', 6],
       ],
-    } as unknown as Plan
-    expect(keys(doubled, false)).toEqual([...oracle(doubled)])
-    const commands = doubled.commands.toSpliced(4, 0, doubled.commands[0]!)
-    const mutant = { ...doubled, commands }
-    expect(comparable(mutant, keys(mutant, false))).toEqual(comparable(mutant, [...oracle(mutant)]))
+    })
+    const doubled = { ...plan, commands: plan.commands.toSpliced(4, 0, plan.commands[0]!) }
+    for (const one of [plan, doubled])
+      expect(comparable(one, keys(one, false))).toEqual(comparable(one, [...oracle(one)]))
   })
 
   test('find the same violations when commands are dropped, doubled, moved or redirected at random', () => {
