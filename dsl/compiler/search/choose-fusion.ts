@@ -145,37 +145,54 @@ export const leastOf = (plan: Passed<Plan>): number => {
   return _tag === 'OverBudget' ? parts.reduce((sum, { bytes }) => sum + bytes, 0) : Number.POSITIVE_INFINITY
 }
 
+type Chosen = {
+  readonly plan: Passed<Plan>
+  /** The graph that was planned. */
+  readonly of: Checked
+}
+
+const chosen = (planned: (ir: Checked) => Passed<Plan>, ir: Checked): Chosen => {
+  const plain = planned(ir)
+  const rejected: string[] = []
+  const isSmall = ir.settings.memory === 'small'
+  const again = (triesFew(ir) ? noneLarger : noLarger)(planned)
+  let least: Chosen & { readonly fusion?: Fused['fusion'] } = { plan: plain, of: ir }
+  let last: Fused['fusion'] | undefined
+  for (const { ir: fused, fusion } of attempts(ir)) {
+    last = fusion
+    const plan = fused === ir ? plain : again(fused, plain)
+    const bytes = leastOf(plan)
+    const isSame = Number.isFinite(bytes) && bytes === leastOf(plain) && least.fusion === undefined
+    const against = E.isLeft(plan) || E.isLeft(plain) ? undefined : worse(plan.right, plain.right, ir)
+    const isTaken = E.isRight(plan) && against === undefined && !isSmall
+    if (isTaken)
+      return { plan: E.right(explained(plan.right, { ...fusion, rejected }, ir, fused)), of: fused }
+    const isLeast = bytes < leastOf(least.plan) || (isSame && against === undefined)
+    if (isLeast) least = { plan, of: fused, fusion }
+    if (against !== undefined && !(isLeast && isSmall)) rejected.push(against)
+  }
+  const { plan, of, fusion } = isSmall || E.isLeft(plain) ? least : { plan: plain, of: ir }
+  const none = { ...last!, effort: 'none' as const, kernels: 0, regions: [] }
+  const taken = E.map((taken: Plan) => explained(taken, { ...(fusion ?? none), rejected }, ir))(plan)
+  return { plan: taken, of }
+}
+
 /**
  * Unless `fuse` is false the graph is planned as it is and with fused kernels. The fused plan is taken where it
  * holds no more memory, or no more than the user gave, and its predicted tick is no longer; else the same is tried
  * without siblings in one kernel, then without kernels of several results, then what surely costs neither, and if
  * that is worse too, nothing is fused. With `memory: 'small'` the plan that holds least is taken. Where none fits,
- * the error is that of the smallest one.
+ * the error is that of the plan that `memory: 'small'` takes: of plans that hold the same the error does not know
+ * which is the fastest, so they are planned again.
  */
 export const chooseFusion =
   (planned: (ir: Checked) => Passed<Plan>) =>
   (ir: Checked): Passed<Plan> => {
-    const { fuse = ir.nodes.length <= mostByDefault } = ir.settings
+    const { settings } = ir
+    const { fuse = ir.nodes.length <= mostByDefault } = settings
     if (!fuse) return planned(ir)
-    const plain = planned(ir)
-    const rejected: string[] = []
-    const isSmall = ir.settings.memory === 'small'
-    const again = (triesFew(ir) ? noneLarger : noLarger)(planned)
-    let least: { readonly plan: Passed<Plan>; readonly fusion?: Fused['fusion'] } = { plan: plain }
-    let last: Fused['fusion'] | undefined
-    for (const { ir: fused, fusion } of attempts(ir)) {
-      last = fusion
-      const plan = fused === ir ? plain : again(fused, plain)
-      const bytes = leastOf(plan)
-      const isSame = Number.isFinite(bytes) && bytes === leastOf(plain) && least.fusion === undefined
-      const against = E.isLeft(plan) || E.isLeft(plain) ? undefined : worse(plan.right, plain.right, ir)
-      const isTaken = E.isRight(plan) && against === undefined && !isSmall
-      if (isTaken) return E.right(explained(plan.right, { ...fusion, rejected }, ir, fused))
-      const isLeast = bytes < leastOf(least.plan) || (isSame && against === undefined)
-      if (isLeast) least = { plan, fusion }
-      if (against !== undefined && !(isLeast && isSmall)) rejected.push(against)
-    }
-    const { plan, fusion } = isSmall || E.isLeft(plain) ? least : { plan: plain }
-    const none = { ...last!, effort: 'none' as const, kernels: 0, regions: [] }
-    return E.map((taken: Plan) => explained(taken, { ...(fusion ?? none), rejected }, ir))(plan)
+    const { plan } = chosen(planned, ir)
+    if (E.isRight(plan) || plan.left[0]._tag !== 'OverBudget') return plan
+    const smallest = chosen(planned, { ...ir, settings: { ...settings, memory: 'small' } })
+    return planned({ ...smallest.of, settings })
   }

@@ -76,6 +76,11 @@ describe('a plan that does not fit', () => {
     expect(freed).toBeGreaterThan(often(0))
   })
 
+  test('lists the plan that `small` takes, where another way to fuse holds as much and has a longer tick', () => {
+    const pattern = { seed: 7770185, lanes: 5, nodes: 5, sizes: 'equal', reach: 1, crossing: 0 } as const
+    check(patternGraph(pattern), { inFlight: 1, storage: 'planned' })
+  })
+
   test('is an error of a dozen lines, whatever there is', () => {
     const many = graph('many', { x: tensor('f32', [256]) }, ({ x }) => {
       const parts = Array.from({ length: 30 }, (_, i) => x.pipe(upload(lane('h2d')), add(i)))
