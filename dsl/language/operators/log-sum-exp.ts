@@ -3,15 +3,20 @@ import type { DType } from '../../ir/tensor.js'
 import { here } from '../where.js'
 import { composed, ofFloats } from './composition.js'
 import { named, withOptions } from './options.js'
-import { type Along, type Axes, alongOf, type ReduceOptions } from './reduce.js'
-import type { Device, Floats, Reduced, Shape } from './types.js'
+import { type Along, type Axes, alongOf, type ReduceOptions, type WholeOptions } from './reduce.js'
+import type { Device, Floats, Reduced, ReducedWhole, Shape } from './types.js'
 
 const largestFloat = 3.4028234663852886e38
 
-/** A reduction of floats along axes, with options by name. */
-export type FloatReduction = <const A extends Axes, const K extends boolean = false>(
-  options: ReduceOptions<A, K>,
-) => <D extends DType, S extends Shape>(x: Device<D, S> & Floats<D>) => Device<D, Reduced<S, A, K>>
+/** A reduction of floats along axes, or of all elements, with options by name. */
+export interface FloatReduction {
+  <const A extends Axes, const K extends boolean = false>(
+    options: ReduceOptions<A, K>,
+  ): <D extends DType, S extends Shape>(x: Device<D, S> & Floats<D>) => Device<D, Reduced<S, A, K>>
+  <const K extends boolean = false>(
+    options?: WholeOptions<K>,
+  ): <D extends DType, S extends Shape>(x: Device<D, S> & Floats<D>) => Device<D, ReducedWhole<S, K>>
+}
 
 /** The axes and `keepDims` of a reduction of floats. */
 export const alongFloats = (options: unknown) =>

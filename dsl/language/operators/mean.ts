@@ -1,6 +1,6 @@
 import type { DType } from '../../ir/tensor.js'
-import { type Axes, along, type ReduceOptions, reduction } from './reduce.js'
-import type { Device, Floats, Reduced, Shape } from './types.js'
+import { type Axes, along, type ReduceOptions, reduction, type WholeOptions } from './reduce.js'
+import type { Device, Floats, Reduced, ReducedWhole, Shape } from './types.js'
 
 export const meanOperator = reduction('mean')
 
@@ -14,7 +14,13 @@ interface Mean {
     options?: { readonly keepDims?: K },
   ): Averaged<A, K>
   <const A extends Axes, const K extends boolean = false>(options: ReduceOptions<A, K>): Averaged<A, K>
+  <const K extends boolean = false>(
+    options?: WholeOptions<K>,
+  ): <D extends DType, S extends Shape>(x: Device<D, S> & Floats<D>) => Device<D, ReducedWhole<S, K>>
 }
 
-/** The mean along an axis of floats, accumulated in f32. `mean(1)` or `mean({ axis: 1, keepDims: true })`. */
+/**
+ * The mean of floats along axes, or of all elements, accumulated in f32. `mean()`, `mean(1)` or `mean({ axis: 1,
+ * keepDims: true })`.
+ */
 export const mean = along(meanOperator) as Mean

@@ -20,7 +20,7 @@ import { castTo } from './cast.js'
 import { isFloat } from './elementwise.js'
 import type { Attrs, Operator } from './operator.js'
 import { withOptions } from './options.js'
-import type { Device, Reduced, Shape } from './types.js'
+import type { Device, Reduced, ReducedWhole, Shape } from './types.js'
 
 /** One axis, or several: counted from 0, negative from the end. */
 export type Axes = number | readonly number[]
@@ -89,13 +89,21 @@ export interface Along {
   readonly keepDims: boolean
 }
 
-/** The axes and `keepDims` of a reduction, from the caller's arguments. */
+/** Of a reduction of all elements to one. */
+export interface WholeOptions<K extends boolean = boolean> {
+  readonly axis?: undefined
+  /** Keep all axes, each with size 1. */
+  readonly keepDims?: K
+}
+
+/** The axes and `keepDims` of a reduction, from the caller's arguments; without an axis all axes. */
 export const alongOf =
   (axis: unknown, keepDims: unknown) =>
   (x: TensorSpec): E.Either<UnplacedError, Along> => {
     if (keepDims !== undefined && typeof keepDims !== 'boolean')
       return E.left(badAttribute('keepDims: true or false', show(keepDims), 'give a boolean'))
-    return E.map((axes: readonly number[]) => ({ axes, keepDims: keepDims === true }))(axesOf(axis, x))
+    const axes = axis === undefined ? E.right(x.shape.map((_, d) => d)) : axesOf(axis, x)
+    return E.map((axes: readonly number[]) => ({ axes, keepDims: keepDims === true }))(axes)
   }
 
 const spec = (how: ReduceSpec['how'], x: BoundSpec, output: DType, attrs: Attrs): ReduceSpec => {
@@ -204,6 +212,7 @@ export const reduction = (how: ReduceSpec['how']): Operator => ({
  */
 export const reduceAlong = (operator: Operator, at: Where, x: FlowValue, along: Along): FlowValue => {
   const runs = runsOf(along.axes)
+  if (runs.length === 0) return x
   const one = (value: FlowValue, run: Run) =>
     apply(operator, at, value, [], { ...run, keepDims: along.keepDims })
   if (runs.length === 1) return one(x, runs[0]!)
@@ -218,10 +227,10 @@ export const reduceAlong = (operator: Operator, at: Where, x: FlowValue, along: 
   })
 }
 
-/** The public function of a reduction: of axes and its options, or of one object with both. */
+/** The public function of a reduction: of axes and its options, or of one object with both; or of all elements. */
 export const along =
   (operator: Operator) =>
-  (axis: unknown, options?: { readonly keepDims?: unknown }): unknown => {
+  (axis?: unknown, options?: { readonly keepDims?: unknown }): unknown => {
     const at = here()
     const named = typeof axis === 'object' && axis !== null && !Array.isArray(axis)
     const wanted: Partial<Record<keyof ReduceOptions, unknown>> = named
@@ -233,7 +242,7 @@ export const along =
       alongOf(wanted.axis, wanted.keepDims),
     )
     return (x: unknown): unknown =>
-      Array.isArray(wanted.axis)
+      Array.isArray(wanted.axis) || wanted.axis === undefined
         ? parted(operator.name, at, x, known, (value, found) => reduceAlong(operator, at, value, found))
         : apply(operator, at, x, [], spec =>
             E.map(({ axes: [one], keepDims }: Along): Attrs => ({ axis: one, keepDims }))(known(spec)),
@@ -241,18 +250,24 @@ export const along =
   }
 
 /**
- * The public function of `min` and `max`: of two values where an operand is given, along an axis where
- * options are.
+ * The public function of `min` and `max`: of two values where an operand is given, else along axes, or of all
+ * elements.
  */
 export const extreme =
   (ofTwo: (operand: never) => unknown, ofAxis: Operator) =>
-  (operand: unknown): unknown =>
-    typeof operand === 'object' && operand !== null && !(operand instanceof FlowValue)
+  (...given: readonly [unknown?]): unknown => {
+    const [operand] = given
+    if (given.length === 0) return along(ofAxis)()
+    return typeof operand === 'object' && operand !== null && !(operand instanceof FlowValue)
       ? along(ofAxis)(operand)
       : ofTwo(operand as never)
+  }
 
 export interface Extreme extends Arithmetic {
   <const A extends Axes, const K extends boolean = false>(
     options: ReduceOptions<A, K>,
   ): <D extends DType, S extends Shape>(x: Device<D, S>) => Device<D, Reduced<S, A, K>>
+  <const K extends boolean = false>(
+    options?: WholeOptions<K>,
+  ): <D extends DType, S extends Shape>(x: Device<D, S>) => Device<D, ReducedWhole<S, K>>
 }

@@ -93,6 +93,16 @@ export type Reduced<S extends Shape, A extends number | readonly number[], Keep 
           ? Replaced<S, AxisOf<A>, 1>
           : Removed<S, AxisOf<A>>
 
+/** The shape with all axes removed, or of size 1. */
+export type ReducedWhole<S extends Shape, Keep extends boolean> =
+  IsOpenShape<S> extends true
+    ? Shape
+    : boolean extends Keep
+      ? Shape
+      : Keep extends true
+        ? { readonly [I in keyof S]: 1 }
+        : readonly []
+
 type Removed<S extends Shape, A extends number, Seen extends readonly unknown[] = []> = S extends readonly [
   infer X extends Dim,
   ...infer R extends Shape,

@@ -1,6 +1,8 @@
 #include "cuda/sources/source.h"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "cuda/sources/map_code.h"
 #include "cuda/sources/prelude.h"
@@ -8,83 +10,60 @@
 namespace braid::cuda {
 namespace {
 
-// How partial results combine, by the prelude's functions. V is float, or int for integers.
-constexpr const char* kCommon = R"cuda(
+// How partial results combine, by the prelude's functions. V is float, or int for integers. A block takes
+// ACROSS packs of WIDTH columns of one outer index. The others of its threads share them: each takes every
+// DOWN-th element of its columns, four of which are on their way at a time.
+constexpr const char* kColumns = R"cuda(
 FN V load(T x) { return LOAD(x); }
 FN V wider(V a, V b) { return COMBINE; }
 FN void finish(V value, U& y) { store((V)(FINISH), y); }
-)cuda";
-
-// inner = 1: GROUP threads share a row, neighbours reading neighbours. A group within a warp combines by
-// shuffles; a block by shuffles, then its warps' results through shared memory.
-constexpr const char* kRows = R"cuda(
-template <int WIDTH> FN V row(const T* x, int lane) {
-  V value = FIRST;
-  const Index packs = LENGTH / WIDTH;
-  for (Index i = lane; i < packs; i += GROUP) {
-    const Pack<T, WIDTH> pack = *(const Pack<T, WIDTH>*)(x + i * WIDTH);
-    #pragma unroll
-    for (int j = 0; j < WIDTH; ++j) value = wider(value, load(pack.v[j]));
-  }
-  #pragma unroll
-  for (int step = (GROUP < 32 ? GROUP : 32) / 2; step > 0; step /= 2)
-    value = wider(value, __shfl_xor_sync(0xffffffffu, value, step));
-  if constexpr (GROUP > 32) {
-    __shared__ V partial[GROUP > 32 ? GROUP / 32 : 1];
-    if (lane % 32 == 0) partial[lane / 32] = value;
-    __syncthreads();
-    value = lane < GROUP / 32 ? partial[lane] : (V)(FIRST);
-    if (lane < 32) {
-      #pragma unroll
-      for (int step = 16; step > 0; step /= 2)
-        value = wider(value, __shfl_xor_sync(0xffffffffu, value, step));
-    }
-  }
-  return value;
-}
-template <int WIDTH> FN void rows(const T* x, U* y, Index count) {
-  const Index mine = ((Index)blockIdx.x * BLOCK + threadIdx.x) / GROUP;
-  const int lane = threadIdx.x % GROUP;
-  // Past the end a group repeats the last row: a warp must stay whole for its shuffles.
-  const Index at = mine < count ? mine : count - 1;
-  const V value = row<WIDTH>(x + at * LENGTH, lane);
-  if (mine < count && lane == 0) finish(value, y[mine]);
-}
-extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce(const T* x, U* y, Index count) {
-  gridDependencySync();
-  rows<1>(x, y, count);
-}
-)cuda";
-
-constexpr const char* kRowsVector = R"cuda(
-extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce_vector(const T* x, U* y, Index count) {
-  gridDependencySync();
-  rows<VECTOR>(x, y, count);
-}
-)cuda";
-
-// inner > 1: a block takes 32 columns of one outer index; its warps read whole rows of them, each its own
-// share, and their results are combined in order of warp.
-constexpr const char* kColumns = R"cuda(
-extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce(const T* x, U* y, Index count) {
-  gridDependencySync();
-  __shared__ V partial[BLOCK / 32][32];
-  const Index strips = (INNER + 31) / 32;
+template <int WIDTH, int ACROSS, int BLOCK> FN void columns(const T* x, U* y, V* partial) {
+  constexpr int DOWN = BLOCK / ACROSS, TOGETHER = 4;
+  const Index strips = (INNER + ACROSS * WIDTH - 1) / (ACROSS * WIDTH);
   const Index outer = blockIdx.x / strips;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const Index column = blockIdx.x % strips * 32 + lane;
-  V value = FIRST;
+  const int across = threadIdx.x % ACROSS, down = threadIdx.x / ACROSS;
+  const Index column = (blockIdx.x % strips * ACROSS + across) * WIDTH;
+  V value[WIDTH];
+  #pragma unroll
+  for (int j = 0; j < WIDTH; ++j) value[j] = FIRST;
   if (column < INNER) {
     const T* at = x + outer * LENGTH * INNER + column;
-    for (Index l = warp; l < LENGTH; l += BLOCK / 32) value = wider(value, load(at[l * INNER]));
+    for (Index first = down; first < LENGTH; first += DOWN * TOGETHER) {
+      Pack<T, WIDTH> packs[TOGETHER];
+      #pragma unroll
+      for (int n = 0; n < TOGETHER; ++n)
+        if (first + n * DOWN < LENGTH) packs[n] = *(const Pack<T, WIDTH>*)(at + (first + n * DOWN) * INNER);
+      #pragma unroll
+      for (int n = 0; n < TOGETHER; ++n) {
+        if (first + n * DOWN >= LENGTH) continue;
+        #pragma unroll
+        for (int j = 0; j < WIDTH; ++j) value[j] = wider(value[j], load(packs[n].v[j]));
+      }
+    }
   }
-  partial[warp][lane] = value;
-  __syncthreads();
-  if (warp == 0 && column < INNER) {
+  #pragma unroll
+  for (int half = DOWN / 2; half > 0; half /= 2) {
+    V* const mine = partial + threadIdx.x;
+    __syncthreads();
     #pragma unroll
-    for (int w = 1; w < BLOCK / 32; ++w) value = wider(value, partial[w][lane]);
-    finish(value, y[outer * INNER + column]);
+    for (int j = 0; j < WIDTH; ++j) mine[j * BLOCK] = value[j];
+    __syncthreads();
+    #pragma unroll
+    for (int j = 0; j < WIDTH; ++j)
+      if (down < half) value[j] = wider(value[j], mine[j * BLOCK + half * ACROSS]);
   }
+  if (down == 0 && column < INNER) {
+    #pragma unroll
+    for (int j = 0; j < WIDTH; ++j) finish(value[j], y[outer * INNER + column + j]);
+  }
+}
+)cuda";
+
+constexpr const char* kEntry = R"cuda(
+extern "C" __global__ void __launch_bounds__(BLOCK) ENTRY(const T* x, U* y, Index count) {
+  gridDependencySync();
+  __shared__ V partial[BLOCK * WIDTH];
+  columns<WIDTH, ACROSS, BLOCK>(x, y, partial);
 }
 )cuda";
 
@@ -118,40 +97,63 @@ std::string combineText(ReduceHow how, bool whole) {
   return "";
 }
 
+namespace {
+
+MapOp rowOpOf(ReduceHow how) {
+  return how == ReduceHow::max    ? MapOp::rowMax
+         : how == ReduceHow::min  ? MapOp::rowMin
+         : how == ReduceHow::mean ? MapOp::rowMean
+                                  : MapOp::rowSum;
+}
+
+// Elements that lie side by side, as a map that reduces its rows.
+KernelSpec asRows(const KernelSpec& spec, bool whole) {
+  KernelSpec rows;
+  rows.kind = KernelSpec::Kind::map;
+  rows.shape = {spec.outer, spec.length};
+  rows.computeInt = whole;
+  rows.operands = {{spec.input, 0, {spec.length, 1}}};
+  rows.code = {{MapOp::operand, 0}, {rowOpOf(spec.how), 0}};
+  rows.results = {{1, spec.output, true}};
+  return rows;
+}
+
+// The text of a kernel whose threads have `width` columns each.
+KernelSource::Variant columnsOf(const KernelSpec& spec, int multiprocessors, std::int64_t width,
+                                const char* entry, std::string* text) {
+  const std::int64_t across = std::min<std::int64_t>(32, powerOfTwoAtLeast(spec.inner / width));
+  const std::int64_t blocks = spec.outer * ((spec.inner + across * width - 1) / (across * width));
+  const std::int64_t block = spec.length >= 64 && blocks < std::int64_t{4} * multiprocessors ? 1024
+                             : spec.length >= 8                                              ? 256
+                                                                                             : 32;
+  std::string own = kEntry;
+  for (const auto& [name, value] : {std::pair{"BLOCK", std::to_string(block)},
+                                    {"WIDTH", std::to_string(width)},
+                                    {"ACROSS", std::to_string(across)},
+                                    {"ENTRY", std::string(entry)}})
+    for (std::size_t at = 0; (at = own.find(name, at)) != std::string::npos; at += value.size())
+      own.replace(at, std::strlen(name), value);
+  *text += own;
+  return {entry, blocks * block, static_cast<unsigned>(block), false};
+}
+
+}  // namespace
+
 void reduceSource(const KernelSpec& spec, int multiprocessors, KernelSource* source) {
   const bool whole = spec.input == DType::i32 || spec.input == DType::u8;
-  const std::size_t bytes = elementBytes(spec.input);
-  const std::int64_t width = 16 / static_cast<std::int64_t>(bytes);
-  const bool rows = spec.inner == 1;
-  const bool vector = rows && spec.length % width == 0 && spec.length > 0;
-
-  // Long rows get a block each, the larger the fewer there are to fill the device with; short ones share a
-  // warp.
-  std::int64_t block = 256, group = 32;
-  if (rows) {
-    const std::int64_t turns = vector ? spec.length / width : spec.length;
-    group = std::clamp<std::int64_t>(powerOfTwoAtLeast(turns), 1, 32);
-    if (turns >= 1024 || (turns > 64 && spec.outer < std::int64_t{8} * multiprocessors)) {
-      block = group = spec.outer < std::int64_t{2} * multiprocessors && turns >= 2048 ? 1024 : 256;
-    }
-  } else {
-    const std::int64_t blocks = spec.outer * ((spec.inner + 31) / 32);
-    block = spec.length >= 64 && blocks < std::int64_t{4} * multiprocessors ? 1024
-            : spec.length >= 8                                              ? 256
-                                                                            : 32;
-  }
-
+  if (spec.inner == 1 && spec.length > 0) return rowSource(asRows(spec, whole), source);
+  const std::int64_t width =
+      std::min<std::int64_t>(8, 16 / static_cast<std::int64_t>(elementBytes(spec.input)));
+  const bool vector = spec.inner % width == 0 && spec.length > 0;
   std::string text = kPrelude;
-  const bool wide = spec.outer * spec.length * spec.inner >= (std::int64_t{1} << 30) ||
-                    (rows ? spec.outer * group : spec.outer * spec.inner) >= (std::int64_t{1} << 30);
+  const bool wide =
+      spec.outer * std::max<std::int64_t>(spec.length, 1) * spec.inner >= (std::int64_t{1} << 30);
   text += "typedef " + std::string(wide ? "long long" : "int") + " Index;\n";
   text += "typedef " + std::string(cudaTypeName(spec.input)) + " T;\n";
   text += "typedef " + std::string(cudaTypeName(spec.output)) + " U;\n";
   text += "typedef " + std::string(whole ? "int" : "float") + " V;\n";
   text += "constexpr Index LENGTH = " + std::to_string(spec.length) + ";\n";
-  text += "constexpr int BLOCK = " + std::to_string(block) + ";\n";
-  if (rows) text += "constexpr int GROUP = " + std::to_string(group) + ";\n";
-  if (!rows) text += "constexpr Index INNER = " + std::to_string(spec.inner) + ";\n";
+  text += "constexpr Index INNER = " + std::to_string(spec.inner) + ";\n";
   text += define("LOAD", whole ? "loadI" : "loadF");
   text += define("FIRST", neutralText(spec.how, whole));
   text += define("COMBINE", combineText(spec.how, whole));
@@ -159,16 +161,13 @@ void reduceSource(const KernelSpec& spec, int multiprocessors, KernelSource* sou
   std::string mean = whole ? "value / " + length + "LL" : "(double)value / " + length + ".0";
   if (spec.length == 0) mean = whole ? "0" : "__uint_as_float(0x7fc00000u)";
   text += define("FINISH", spec.how == ReduceHow::mean ? mean : "value");
-  text += kCommon;
-  text += rows ? kRows : kColumns;
-  if (vector) text += "constexpr int VECTOR = " + std::to_string(width) + ";" + kRowsVector;
+  text += kColumns;
+  source->plain = columnsOf(spec, multiprocessors, 1, "braid_reduce", &text);
+  if (vector) source->vector = columnsOf(spec, multiprocessors, width, "braid_reduce_vector", &text);
   source->text = text;
-  const std::int64_t threads = rows ? spec.outer * group : spec.outer * ((spec.inner + 31) / 32) * block;
-  source->plain = {"braid_reduce", threads, static_cast<unsigned>(block), false};
-  if (vector) source->vector = {"braid_reduce_vector", threads, static_cast<unsigned>(block), false};
   source->alignments = {vector ? std::size_t{16} : std::size_t{1}, 1};
   source->byteOffsets = {0, 0};
-  source->count = rows ? spec.outer : spec.outer * spec.inner;
+  source->count = spec.outer * spec.inner;
   source->wide = wide;
 }
 

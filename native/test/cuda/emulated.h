@@ -58,6 +58,7 @@ struct Barrier {
 };
 static thread_local Barrier blockBarrier, warpBarriers[8];
 static void __syncthreads() { blockBarrier.wait(); }
+static unsigned atomicAdd(unsigned* to, unsigned more) { return (*to += more) - more; }
 static Barrier& warp() { return warpBarriers[threadIdx.x / 32]; }
 static float __shfl_xor_sync(unsigned, float value, int step) {
   static thread_local float slots[256];

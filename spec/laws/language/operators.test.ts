@@ -537,6 +537,18 @@ describe('reductions', () => {
     },
   )
 
+  it.each(cases)('%s of all elements where no axis is given', async (name, _, join) => {
+    const op = braid[name as 'sum']
+    const all = [join([...x.values])]
+    expect(await compute([x], a => a.pipe(op()))).toEqual({ shape: [], dtype: 'f32', values: all })
+    const kept = await compute([x], a => a.pipe(op({ keepDims: true })))
+    expect(kept).toEqual({ shape: [1, 1, 1], dtype: 'f32', values: all })
+    const again = await compute([x], a => a.pipe(op(), op()))
+    expect(again).toEqual({ shape: [], dtype: 'f32', values: all })
+    expect(problemsOf([x], a => a.pipe(braid.argmax({} as never)))).toEqual(['BadAttribute'])
+    expect(problemsOf([x], a => a.pipe(braid.max(undefined as never)))).toEqual(['NotAFlow'])
+  })
+
   it('sum u8 to i32, wrap i32, and take the mean of floats only', async () => {
     const bytes = await compute([typed('u8', [3], 200, 200, 200)], a => a.pipe(braid.sum(0)))
     expect(bytes).toEqual({ shape: [], dtype: 'i32', values: [600] })
@@ -546,9 +558,9 @@ describe('reductions', () => {
   })
 
   it('refuse axes that are not there', () => {
-    for (const axis of [3, -4, 0.5, Number.NaN, undefined, '1', null])
+    for (const axis of [3, -4, 0.5, Number.NaN, '1', null])
       expect(problemsOf([x], a => a.pipe(braid.sum(axis as never)))).toEqual(['BadAttribute'])
-    expect(problemsOf([x], a => a.pipe(braid.max({} as never)))).toEqual(['BadAttribute'])
+    expect(problemsOf([x], a => a.pipe(braid.max({ axis: null } as never)))).toEqual(['BadAttribute'])
     expect(problemsOf([x], a => a.pipe(braid.sum(0, { keepDims: 1 as never })))).toEqual(['BadAttribute'])
     expect(problemsOf([f32([])], a => a.pipe(braid.sum(0)))).toEqual(['BadAttribute'])
   })
