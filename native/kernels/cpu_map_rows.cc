@@ -9,8 +9,8 @@
 
 // The interpreter of maps that reduce along their rows. A tile is some whole rows that fit a block of
 // elements, or one longer row, which is done block by block. Over each tile go as many passes as reductions
-// follow from one another; a reduction adds from the first element of the row to the last, as the reduce
-// kernel does.
+// follow from one another; a reduction adds from the first element of the row to the last, floats in f64, as
+// the reduce kernel does.
 
 namespace braid {
 namespace {
@@ -58,6 +58,11 @@ T joined(MapOp op, T a, T b) {
                                : element::add(a, b);
 }
 
+// In f64 there are sums alone.
+double joined(MapOp, double a, double b) { return a + b; }
+
+bool isOfSum(MapOp op) { return op == MapOp::rowSum || op == MapOp::rowMean; }
+
 // Turns a spec into passes. Blocks are reused once what lies in them has been read for the last time.
 class Layout {
  public:
@@ -100,7 +105,7 @@ class Layout {
   MapRows rows;
   std::vector<Pass> passes;  // after the last one only rows are computed
   std::vector<Stored> results, rowResults;
-  std::size_t blocks = 0, tiles = 0, rowValues = 0;
+  std::size_t blocks = 0, tiles = 0, rowValues = 0, mostReductions = 0;
 
  private:
   Place at(std::int32_t value) const { return place_[static_cast<std::size_t>(value)]; }
@@ -179,6 +184,7 @@ class Layout {
       if (rows.endsPass(spec_, j, number))
         pass.reductions.push_back(
             {spec_.code[j].op, wide(static_cast<std::size_t>(spec_.code[j].a)), place_[j]});
+    mostReductions = std::max(mostReductions, pass.reductions.size());
     if (number + 1 < rows.passes) return;
     for (std::size_t r = 0; r < spec_.results.size(); ++r)
       if (!spec_.results[r].row)
@@ -218,7 +224,8 @@ class CpuMapRows final : public CpuKernel {
   bool run(const DeviceAddress* addresses, Scratch& scratch, Part part) const override {
     static_assert(sizeof(float) == sizeof(std::int32_t));
     const auto tile = static_cast<std::size_t>(tileRows_ * layout_.rows.length);
-    float* memory = scratch.floats(layout_.blocks * kBlock + layout_.tiles * tile +
+    // Sums are f64: two floats each.
+    float* memory = scratch.floats(2 * sumCount() + layout_.blocks * kBlock + layout_.tiles * tile +
                                    layout_.rowValues * static_cast<std::size_t>(tileRows_));
     if (computeInt_)
       compute(addresses, reinterpret_cast<std::int32_t*>(memory), part);
@@ -232,6 +239,7 @@ class CpuMapRows final : public CpuKernel {
   template <class T>
   struct Tile {
     const DeviceAddress* addresses;
+    double* sums;  // by reduction of the pass, and row
     T *blocks, *tiles, *rowValues;
     std::int64_t first, rows;  // of the kernel's rows
 
@@ -245,14 +253,17 @@ class CpuMapRows final : public CpuKernel {
     T* row(Place place) const { return rowValues + static_cast<std::int64_t>(place.index) * tileRows; }
   };
 
+  std::size_t sumCount() const { return layout_.mostReductions * static_cast<std::size_t>(tileRows_); }
+
   template <class T>
   void compute(const DeviceAddress* addresses, T* memory, Part part) const {
     Tile<T> tile{};
     tile.addresses = addresses;
     tile.tileSize = tileRows_ * layout_.rows.length;
     tile.tileRows = tileRows_;
-    tile.blocks = memory;
-    tile.tiles = memory + static_cast<std::int64_t>(layout_.blocks) * kBlock;
+    tile.sums = reinterpret_cast<double*>(memory);
+    tile.blocks = memory + 2 * sumCount();
+    tile.tiles = tile.blocks + static_cast<std::int64_t>(layout_.blocks) * kBlock;
     tile.rowValues = tile.tiles + static_cast<std::int64_t>(layout_.tiles) * tile.tileSize;
     const PartRange range(part, layout_.rows.rows);
     for (tile.first = range.first; tile.first < range.last; tile.first += tileRows_) {
@@ -273,17 +284,13 @@ class CpuMapRows final : public CpuKernel {
     for (std::int64_t at = 0; at < elements; at += kBlock) {
       const std::int64_t count = std::min(kBlock, elements - at);
       for (const Step& step : pass.steps) runStep(tile, step, at, count);
-      for (const Reduction& reduction : pass.reductions) reduce(tile, reduction, at, count);
+      for (std::size_t r = 0; r < pass.reductions.size(); ++r) reduce(tile, pass.reductions[r], r, at, count);
       if (!isLast) continue;
       for (const Stored& result : layout_.results)
         element::store(tile.addresses[readCount + result.write], result.dtype,
                        tile.first * layout_.rows.length + at, tile.elements(result.from, at), count);
     }
-    for (const Reduction& reduction : pass.reductions) {
-      T* const total = tile.row(reduction.to);
-      if (reduction.op == MapOp::rowMean)
-        for (std::int64_t r = 0; r < tile.rows; ++r) total[r] = element::mean(total[r], layout_.rows.length);
-    }
+    for (std::size_t r = 0; r < pass.reductions.size(); ++r) finish(tile, pass.reductions[r], r);
   }
 
   template <class T>
@@ -332,16 +339,39 @@ class CpuMapRows final : public CpuKernel {
   }
 
   template <class T>
-  void reduce(const Tile<T>& tile, const Reduction& reduction, std::int64_t at, std::int64_t count) const {
+  void reduce(const Tile<T>& tile, const Reduction& reduction, std::size_t which, std::int64_t at,
+              std::int64_t count) const {
     const T* const from = tile.elements(reduction.from, at);
-    T* const totals = tile.row(reduction.to);
+    if (std::is_same_v<T, float> && isOfSum(reduction.op))
+      add(from, tile.sums + which * static_cast<std::size_t>(tileRows_), reduction.op, at, count);
+    else
+      add(from, tile.row(reduction.to), reduction.op, at, count);
+  }
+
+  template <class T, class Total>
+  void add(const T* from, Total* totals, MapOp op, std::int64_t at, std::int64_t count) const {
     const std::int64_t length = layout_.rows.length;
     for (std::int64_t i = 0; i < count;) {
       const std::int64_t within = (at + i) % length, end = i + std::min(count - i, length - within);
-      T total = within == 0 ? from[i++] : totals[(at + i) / length];
-      const std::int64_t row = (at + end - 1) / length;
-      for (; i < end; ++i) total = joined(reduction.op, total, from[i]);
+      const std::int64_t row = (at + i) / length;
+      Total total = within == 0 ? static_cast<Total>(from[i++]) : totals[row];
+      for (; i < end; ++i) total = joined(op, total, static_cast<Total>(from[i]));
       totals[row] = total;
+    }
+  }
+
+  // The results of a reduction, once all its elements were added.
+  template <class T>
+  void finish(const Tile<T>& tile, const Reduction& reduction, std::size_t which) const {
+    T* const result = tile.row(reduction.to);
+    const bool isMean = reduction.op == MapOp::rowMean;
+    const std::int64_t length = layout_.rows.length;
+    if (std::is_same_v<T, float> && isOfSum(reduction.op)) {
+      const double* const sums = tile.sums + which * static_cast<std::size_t>(tileRows_);
+      for (std::int64_t r = 0; r < tile.rows; ++r)
+        result[r] = static_cast<T>(isMean ? element::mean(sums[r], length) : sums[r]);
+    } else if (isMean) {
+      for (std::int64_t r = 0; r < tile.rows; ++r) result[r] = element::mean(result[r], length);
     }
   }
 

@@ -8,16 +8,22 @@ namespace braid {
 namespace {
 
 // Columns reduced side by side. Along the reduced axis the order is always first to last, whatever the shape,
-// so that a sum is the same sum on every run, and the one that a plain loop over f32 would give.
+// so that a sum is the same sum on every run. Floats are added in f64 and rounded once, as in the reference.
 constexpr std::int64_t kColumns = 512;
 
-template <class Accumulator>
-Accumulator combine(ReduceHow how, Accumulator a, Accumulator b) {
+template <class Value>
+Value combine(ReduceHow how, Value a, Value b) {
   switch (how) {
     case ReduceHow::max: return element::max(a, b);
     case ReduceHow::min: return element::min(a, b);
     default: return element::add(a, b);
   }
+}
+
+// In f64 there are sums alone.
+template <>
+double combine(ReduceHow, double a, double b) {
+  return a + b;
 }
 
 class CpuReduce final : public CpuKernel {
@@ -49,16 +55,19 @@ class CpuReduce final : public CpuKernel {
     else if (how_ >= ReduceHow::argmax)
       choose<float>(addresses, part);
     else if (whole)
-      reduce<std::int32_t>(addresses, part);
+      reduce<std::int32_t, std::int32_t>(addresses, part);
+    else if (how_ == ReduceHow::sum || how_ == ReduceHow::mean)
+      reduce<float, double>(addresses, part);
     else
-      reduce<float>(addresses, part);
+      reduce<float, float>(addresses, part);
     return true;
   }
 
  private:
-  template <class Accumulator>
+  template <class Element, class Accumulator>
   void reduce(const DeviceAddress* addresses, Part part) const {
-    alignas(64) Accumulator total[kColumns], row[kColumns];
+    alignas(64) Accumulator total[kColumns];
+    alignas(64) Element row[kColumns];
     const PartRange rows(outer_ > 1 ? part : Part::all, outer_);
     const PartRange columns(outer_ > 1 ? Part::all : part, inner_);
     for (std::int64_t o = rows.first; o < rows.last; ++o) {
@@ -66,17 +75,19 @@ class CpuReduce final : public CpuKernel {
         const std::int64_t count = std::min(kColumns, columns.last - first),
                            start = o * length_ * inner_ + first;
         if (inner_ == 1) {
-          total[0] = line<Accumulator>(addresses[0], start, row);
+          total[0] = line<Element, Accumulator>(addresses[0], start, row);
         } else {
-          element::load(total, addresses[0], input_, start, count);
+          element::load(row, addresses[0], input_, start, count);
+          for (std::int64_t i = 0; i < count; ++i) total[i] = row[i];
           for (std::int64_t l = 1; l < length_; ++l) {
             element::load(row, addresses[0], input_, start + l * inner_, count);
-            for (std::int64_t i = 0; i < count; ++i) total[i] = combine(how_, total[i], row[i]);
+            for (std::int64_t i = 0; i < count; ++i) total[i] = combine<Accumulator>(how_, total[i], row[i]);
           }
         }
         if (how_ == ReduceHow::mean)
           for (std::int64_t i = 0; i < count; ++i) total[i] = element::mean(total[i], length_);
-        element::store(addresses[1], output_, o * inner_ + first, total, count);
+        for (std::int64_t i = 0; i < count; ++i) row[i] = static_cast<Element>(total[i]);
+        element::store(addresses[1], output_, o * inner_ + first, row, count);
       }
     }
   }
@@ -149,15 +160,15 @@ class CpuReduce final : public CpuKernel {
   }
 
   // Elements that lie side by side, brought in a piece at a time.
-  template <class Accumulator>
-  Accumulator line(DeviceAddress source, std::int64_t start, Accumulator* piece) const {
+  template <class Element, class Accumulator>
+  Accumulator line(DeviceAddress source, std::int64_t start, Element* piece) const {
     Accumulator total{};
     for (std::int64_t done = 0; done < length_; done += kColumns) {
       const std::int64_t count = std::min(kColumns, length_ - done);
       element::load(piece, source, input_, start + done, count);
       std::int64_t i = 0;
       if (done == 0) total = piece[i++];
-      for (; i < count; ++i) total = combine(how_, total, piece[i]);
+      for (; i < count; ++i) total = combine<Accumulator>(how_, total, piece[i]);
     }
     return total;
   }

@@ -9,8 +9,8 @@ namespace {
 // Columns whose sums are carried side by side.
 constexpr std::int64_t kColumns = 512;
 
-// Sums of the elements up to each place along the middle of outer x length x inner, in the order of a plain
-// loop.
+// Sums of the elements up to each place along the middle of outer x length x inner, from the first to the
+// last. Floats are added in f64 and rounded once an element, as in the reference.
 class CpuScan final : public CpuKernel {
  public:
   explicit CpuScan(const KernelSpec& spec)
@@ -29,48 +29,55 @@ class CpuScan final : public CpuKernel {
 
   bool run(const DeviceAddress* addresses, Scratch&, Part part) const override {
     if (input_ == DType::i32 || input_ == DType::u8)
-      scan<std::int32_t>(addresses, part);
+      scan<std::int32_t, std::int32_t>(addresses, part);
     else
-      scan<float>(addresses, part);
+      scan<float, double>(addresses, part);
     return true;
   }
 
  private:
-  template <class Value>
+  template <class Value, class Sum>
   void scan(const DeviceAddress* addresses, Part part) const {
     const PartRange rows(outer_ > 1 ? part : Part::all, outer_);
     const PartRange columns(outer_ > 1 ? Part::all : part, inner_);
     for (std::int64_t o = rows.first; o < rows.last; ++o) {
       const std::int64_t start = o * length_ * inner_;
       if (inner_ == 1 && columns.first < columns.last) {
-        line<Value>(addresses, start);
+        line<Value, Sum>(addresses, start);
         continue;
       }
       for (std::int64_t first = columns.first; first < columns.last; first += kColumns)
-        strip<Value>(addresses, start + first, std::min(kColumns, columns.last - first));
+        strip<Value, Sum>(addresses, start + first, std::min(kColumns, columns.last - first));
     }
   }
 
   // Elements that lie side by side, a piece at a time.
-  template <class Value>
+  template <class Value, class Sum>
   void line(const DeviceAddress* addresses, std::int64_t start) const {
     alignas(64) Value piece[kColumns];
-    Value total{};
+    Sum total{};
     for (std::int64_t done = 0; done < length_; done += kColumns) {
       const std::int64_t count = std::min(kColumns, length_ - done);
       element::load(piece, addresses[0], input_, start + done, count);
-      for (std::int64_t i = 0; i < count; ++i) piece[i] = total = element::add(total, piece[i]);
+      for (std::int64_t i = 0; i < count; ++i) {
+        total = element::add(total, static_cast<Sum>(piece[i]));
+        piece[i] = static_cast<Value>(total);
+      }
       element::store(addresses[1], output_, start + done, piece, count);
     }
   }
 
-  template <class Value>
+  template <class Value, class Sum>
   void strip(const DeviceAddress* addresses, std::int64_t start, std::int64_t count) const {
-    alignas(64) Value total[kColumns]{}, row[kColumns];
+    alignas(64) Sum total[kColumns]{};
+    alignas(64) Value row[kColumns];
     for (std::int64_t l = 0; l < length_; ++l) {
       element::load(row, addresses[0], input_, start + l * inner_, count);
-      for (std::int64_t i = 0; i < count; ++i) total[i] = element::add(total[i], row[i]);
-      element::store(addresses[1], output_, start + l * inner_, total, count);
+      for (std::int64_t i = 0; i < count; ++i) {
+        total[i] = element::add(total[i], static_cast<Sum>(row[i]));
+        row[i] = static_cast<Value>(total[i]);
+      }
+      element::store(addresses[1], output_, start + l * inner_, row, count);
     }
   }
 

@@ -14,6 +14,7 @@
 namespace braid::element {
 
 inline float add(float a, float b) { return a + b; }
+inline double add(double a, double b) { return a + b; }
 inline std::int32_t wrap(std::uint32_t bits) { return static_cast<std::int32_t>(bits); }
 inline std::int32_t add(std::int32_t a, std::int32_t b) {
   return wrap(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
@@ -33,9 +34,7 @@ inline float min(float a, float b) {
 inline std::int32_t max(std::int32_t a, std::int32_t b) { return a > b ? a : b; }
 inline std::int32_t min(std::int32_t a, std::int32_t b) { return a < b ? a : b; }
 
-inline float mean(float total, std::int64_t length) {
-  return static_cast<float>(static_cast<double>(total) / static_cast<double>(length));
-}
+inline double mean(double total, std::int64_t length) { return total / static_cast<double>(length); }
 inline std::int32_t mean(std::int32_t total, std::int64_t length) {
   return static_cast<std::int32_t>(static_cast<std::int64_t>(total) / length);
 }

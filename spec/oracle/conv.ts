@@ -63,13 +63,14 @@ export const convolved = (
           let sum = 0
           let magnitude = 0
           for (let channel = 0; channel < channels; channel++)
-            from.forEach((element, tap) => {
-              if (element < 0) return
+            for (let tap = 0; tap < taps.length; tap++) {
+              const element = from[tap]!
+              if (element < 0) continue
               const value = x[at(image, group * channels + channel, groups * channels, element, inputs)]!
               const weight = w[at(group * filters + filter, channel, channels, tap, taps.length)]!
               sum += value * weight
               magnitude += Math.abs(value * weight)
-            })
+            }
           const to = at(image, group * filters + filter, groups * filters, place, met.length)
           sums[to] = sum
           magnitudes[to] = magnitude

@@ -7,7 +7,7 @@ import { apply } from './apply.js'
 import { isFloat } from './elementwise.js'
 import type { Attrs, Operator } from './operator.js'
 import { named, withOptions } from './options.js'
-import { axisOf } from './reduce.js'
+import { axisOf, termsInTurn } from './reduce.js'
 import type { Device, Shape } from './types.js'
 
 const spec = (x: BoundSpec, output: BoundSpec, attrs: Attrs): ScanSpec => {
@@ -50,17 +50,20 @@ export const cumsumOperator: Operator = {
       }
     return result
   },
-  tolerance: (output, [x], attrs) =>
-    isFloat(output.dtype)
-      ? (x?.shape[attrs['axis'] as number] ?? 1) * roundoff.f32 +
-        (output.dtype === 'f32' ? 0 : 2 * roundoff[output.dtype])
-      : 0,
+  tolerance: (output, [x], attrs) => {
+    if (!isFloat(output.dtype)) return 0
+    const { length, inner } = spec(x!, output, attrs)
+    return (
+      termsInTurn(length, inner === 1) * roundoff.f32 +
+      (output.dtype === 'f32' ? 0 : 2 * roundoff[output.dtype])
+    )
+  },
   scale: ([x]) => x ?? 0,
 }
 
 /**
  * Along an axis, the sum of the elements up to and with each one: `cumsum({ axis: 1 })` (numpy.cumsum,
- * torch.cumsum). Floats are added in f32; sums of u8 are i32, and whole numbers wrap.
+ * torch.cumsum), accumulated in f32 or wider; sums of u8 are i32, and whole numbers wrap.
  */
 export const cumsum = (options: { readonly axis: number }) => {
   const at = here()

@@ -172,6 +172,13 @@ const lengthOf = (inputs: readonly BoundSpec[], attrs: Attrs): number => {
   return elements(inputs[0]?.shape.slice(axis, axis + count) ?? [])
 }
 
+/**
+ * How many terms of a sum are added one after the other in f32, at most, before sums are added in pairs: `host` adds in
+ * f64, and on CUDA many threads share a row or a column.
+ */
+export const termsInTurn = (length: number, isRow: boolean): number =>
+  Math.min(length, Math.ceil(length / (isRow ? 128 : 8)) + 64)
+
 /** A reduction along one axis, or along some that are adjacent. Sums of u8 are i32; means take floats only. */
 export const reduction = (how: ReduceSpec['how']): Operator => ({
   name: how,
@@ -199,10 +206,14 @@ export const reduction = (how: ReduceSpec['how']): Operator => ({
   },
   reference: (inputs, specs, output, attrs) =>
     (isChoice(how) ? choose : run)(spec(how, specs[0]!, output.dtype, attrs), inputs[0]!),
-  tolerance: (output, inputs, attrs) =>
-    how === 'max' || how === 'min' || !isFloat(output.dtype)
-      ? 0
-      : lengthOf(inputs, attrs) * roundoff.f32 + (output.dtype === 'f32' ? 0 : 2 * roundoff[output.dtype]),
+  tolerance: (output, inputs, attrs) => {
+    if (how === 'max' || how === 'min' || !isFloat(output.dtype)) return 0
+    const { length, inner } = spec(how, inputs[0]!, output.dtype, attrs)
+    return (
+      termsInTurn(length, inner === 1) * roundoff.f32 +
+      (output.dtype === 'f32' ? 0 : 2 * roundoff[output.dtype])
+    )
+  },
   scale: ([x], inputs, attrs) => (how === 'mean' ? (x ?? 0) / lengthOf(inputs, attrs) : (x ?? 0)),
 })
 

@@ -4,6 +4,8 @@
 namespace braid::cuda {
 namespace {
 
+// S is the type of long sums: double of floats.
+//
 // inner = 1: GROUP threads a row, ITEMS adjacent elements each, a tile after the other. A thread adds its own
 // elements, a warp the sums of its threads by shuffles, and a block those of its warps in shared memory.
 constexpr const char* kScanRows = R"cuda(
@@ -14,7 +16,7 @@ extern "C" __global__ void __launch_bounds__(256) braid_scan(const T* x, U* y, I
   const int thread = threadIdx.x % GROUP, lane = threadIdx.x % 32;
   // Past the end a group repeats the last row, and writes nothing: a warp must stay whole for its shuffles.
   const Index row = (mine < count ? mine : count - 1) * LENGTH;
-  V carry = 0;
+  S carry = 0;
   for (Index first = 0; first < LENGTH; first += GROUP * ITEMS) {
     const Index at = first + thread * ITEMS;
     V own[ITEMS], total = 0;
@@ -42,11 +44,10 @@ extern "C" __global__ void __launch_bounds__(256) braid_scan(const T* x, U* y, I
       before = ADD(earlier, before);
       __syncthreads();
     }
-    before = ADD(carry, before);
     #pragma unroll
     for (int j = 0; j < ITEMS; ++j)
-      if (mine < count && at + j < LENGTH) store(ADD(before, own[j]), y[row + at + j]);
-    carry = ADD(carry, tile);
+      if (mine < count && at + j < LENGTH) store((V)ADD(carry, (S)ADD(before, own[j])), y[row + at + j]);
+    carry = ADD(carry, (S)tile);
   }
 }
 )cuda";
@@ -57,10 +58,10 @@ extern "C" __global__ void __launch_bounds__(256) braid_scan(const T* x, U* y, I
   gridDependencySync();
   for (Index i = (Index)blockIdx.x * 256 + threadIdx.x; i < count; i += (Index)gridDim.x * 256) {
     Index at = i / INNER * LENGTH * INNER + i % INNER;
-    V total = 0;
+    S total = 0;
     for (Index l = 0; l < LENGTH; ++l, at += INNER) {
-      total = ADD(total, LOAD(x[at]));
-      store(total, y[at]);
+      total = ADD(total, (S)LOAD(x[at]));
+      store((V)total, y[at]);
     }
   }
 }
@@ -76,6 +77,7 @@ void scanSource(const KernelSpec& spec, KernelSource* source) {
   text += "typedef " + std::string(cudaTypeName(spec.input)) + " T;\n";
   text += "typedef " + std::string(cudaTypeName(spec.output)) + " U;\n";
   text += "typedef " + std::string(whole ? "int" : "float") + " V;\n";
+  text += "typedef " + std::string(whole ? "int" : "double") + " S;\n";
   text += "constexpr Index LENGTH = " + std::to_string(spec.length) + ";\n";
   text += std::string("#define LOAD ") + (whole ? "loadI" : "loadF") + "\n";
   text += std::string("#define ADD(a, b) ") + (whole ? "addI(a, b)" : "((a) + (b))") + "\n";

@@ -554,18 +554,48 @@ TEST(HostReduce, AgreesWithAPlainLoop) {
           ASSERT_EQ(launch(*driver, spec, {x}, {y}), Status::ok) << driver->lastDetail();
           for (std::int64_t o = 0; o < outer; ++o)
             for (std::int64_t i = 0; i < inner; ++i) {
-              float total = widen(x, input, o * length * inner + i);
+              double total = widen(x, input, o * length * inner + i);
               for (std::int64_t l = 1; l < length; ++l) {
-                const float next = widen(x, input, (o * length + l) * inner + i);
+                const double next = widen(x, input, (o * length + l) * inner + i);
                 total = how == ReduceHow::max   ? std::max(total, next)
                         : how == ReduceHow::min ? std::min(total, next)
                                                 : total + next;
               }
-              if (how == ReduceHow::mean) total /= static_cast<float>(length);
-              ASSERT_EQ(bitsAt(y, output, o * inner + i), narrow(total, output))
+              if (how == ReduceHow::mean) total /= static_cast<double>(length);
+              ASSERT_EQ(bitsAt(y, output, o * inner + i), narrow(static_cast<float>(total), output))
                   << static_cast<int>(input) << " " << static_cast<int>(how) << " " << o << " " << i;
             }
         }
+}
+
+// In f32 a 1 more changes no sum from 2^24 on.
+TEST(HostReduce, AddsManyElementsWithoutLosingAny) {
+  const std::int64_t length = (std::int64_t{1} << 24) + 2;
+  const auto driver = host();
+  const DeviceAddress ones = allocate(*driver, static_cast<std::size_t>(length) * 2);
+  std::fill_n(reinterpret_cast<std::uint16_t*>(ones), length, f16FromFloat(1));
+  const DeviceAddress sum = allocate(*driver, 4);
+  const auto found = [&] {
+    float value;
+    std::memcpy(&value, reinterpret_cast<const void*>(sum), sizeof value);
+    return value;
+  };
+  KernelSpec spec;
+  spec.kind = KernelSpec::Kind::reduce;
+  spec.how = ReduceHow::sum;
+  spec.outer = spec.inner = 1, spec.length = length;
+  spec.input = DType::f16, spec.output = DType::f32;
+  ASSERT_EQ(launch(*driver, spec, {ones}, {sum}), Status::ok) << driver->lastDetail();
+  EXPECT_EQ(found(), static_cast<float>(length));
+  KernelSpec rows;
+  rows.kind = KernelSpec::Kind::map;
+  rows.shape = {1, length};
+  rows.operands = {{DType::f16, 0, {length, 1}}};
+  rows.code = {{MapOp::operand, 0}, {MapOp::rowSum, 0}};
+  rows.results = {{1, DType::f32, true}};
+  std::memset(reinterpret_cast<void*>(sum), 0, 4);
+  ASSERT_EQ(launch(*driver, rows, {ones}, {sum}), Status::ok) << driver->lastDetail();
+  EXPECT_EQ(found(), static_cast<float>(length));
 }
 
 TEST(HostReduce, ChoosesTheFirstOfEqualElementsAndTheFirstNaN) {
@@ -645,7 +675,7 @@ TEST(HostReduce, SeveralPositionsAreThoseOfASortedLine) {
         }
 }
 
-TEST(HostScan, AddsInTheOrderOfAPlainLoop) {
+TEST(HostScan, AddsFromTheFirstElementToTheLast) {
   Random random{16};
   const std::int64_t shapes[][3] = {{1, 1, 1}, {3, 7, 1}, {2, 1300, 1}, {4, 5, 6}, {2, 3, 1300}, {1, 40, 2}};
   for (const auto& [outer, length, inner] : shapes)
@@ -661,7 +691,7 @@ TEST(HostScan, AddsInTheOrderOfAPlainLoop) {
       ASSERT_EQ(launch(*driver, spec, {x}, {y}), Status::ok) << driver->lastDetail();
       for (std::int64_t o = 0; o < outer; ++o)
         for (std::int64_t i = 0; i < inner; ++i) {
-          float sum = 0;
+          double sum = 0;
           std::uint32_t bits = 0;
           for (std::int64_t l = 0; l < length; ++l) {
             const std::int64_t at = (o * length + l) * inner + i;
@@ -671,7 +701,7 @@ TEST(HostScan, AddsInTheOrderOfAPlainLoop) {
               ASSERT_EQ(reinterpret_cast<const std::uint32_t*>(y)[at], bits);
             } else {
               sum = sum + widen(x, type, at);
-              ASSERT_EQ(bitsAt(y, DType::f32, at), narrow(sum, DType::f32));
+              ASSERT_EQ(bitsAt(y, DType::f32, at), narrow(static_cast<float>(sum), DType::f32));
             }
           }
         }
