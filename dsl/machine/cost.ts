@@ -201,7 +201,7 @@ const tiles: readonly (readonly [rows: number, columns: number, reach: number])[
  * idle, and the product's operations as a part of those that the device could do meanwhile. The tile size
  * that takes least time.
  */
-const cutOf = ({ batch, m, n }: MatmulSpec, { tile, multiprocessors }: Machine['device']) => {
+const cut = (batch: number, m: number, n: number, { tile, multiprocessors }: Machine['device']) => {
   let best = { used: 1, stretch: Number.POSITIVE_INFINITY }
   for (const [rows, columns, reach] of tiles) {
     const [height, width] = [Math.max(1, tile * rows), Math.max(1, tile * columns)]
@@ -211,6 +211,21 @@ const cutOf = ({ batch, m, n }: MatmulSpec, { tile, multiprocessors }: Machine['
     if (stretch < best.stretch) best = { used: blocks / (rounds * multiprocessors), stretch }
   }
   return best
+}
+
+/** The latest product: of thousands of layers in a graph most have the sizes of the one before. */
+let latest = {
+  batch: 0,
+  m: 0,
+  n: 0,
+  device: undefined as Machine['device'] | undefined,
+  is: { used: 1, stretch: 1 },
+}
+
+const cutOf = ({ batch, m, n }: MatmulSpec, device: Machine['device']) => {
+  if (latest.batch !== batch || latest.m !== m || latest.n !== n || latest.device !== device)
+    latest = { batch, m, n, device, is: cut(batch, m, n, device) }
+  return latest.is
 }
 
 /**
