@@ -16,10 +16,10 @@ import { draft } from './passes/emit.js'
 import { lower } from './passes/lower.js'
 import { rates } from './passes/rates.js'
 import { simplify } from './passes/simplify.js'
-import { split } from './passes/split.js'
 import { unroll } from './passes/unroll.js'
 import { chooseArenas } from './search/choose-arenas.js'
 import { chooseMode } from './search/choose-mode.js'
+import { chooseParts } from './search/choose-parts.js'
 import { fitToMemory } from './search/fit-to-memory.js'
 import { emitted, nowProved, unproved } from './search/prove.js'
 
@@ -31,6 +31,7 @@ import { emitted, nowProved, unproved } from './search/prove.js'
 //     rates         ▼ Checked        every flow has a rate
 //     unroll        ▼ Rated          one node an instance, everything at one rate
 //     devices       ▼ Checked        every value has a device, peer copies stand between devices
+//     chooseParts   ▼ Checked        all that follows is done with and without the next step
 //     split         ▼ Checked        reductions of few long lines are made of their parts
 //     chooseMode    ▼ Checked        `mode: 'auto'`: all that follows is done eagerly and as a graph
 //     chooseFusion  ▼ Checked        what follows is done without fusing, and with more and less of it
@@ -64,14 +65,13 @@ const compiled = (source: GraphIR, options: unknown): Passed<Plan> =>
     // 1. The graph agrees with itself, and has nothing superfluous.
     E.chain(check(options)),
     E.chain(simplify),
-    // 2. Every value exists once a tick, on one device, and is made by as much of it as there is work for.
+    // 2. Every value exists once a tick, on one device.
     E.chain(rates),
     E.chain(unroll),
     E.chain(devices),
-    E.map(split),
-    // 3. The plan; under `mode: 'auto'` two of them, of which one is chosen. Chains of operations become one kernel
+    // 3. The plan, with long reductions in parts or as wholes; under `mode: 'auto'` for each mode, of which one is chosen. Chains of operations become one kernel
     // each, where that makes the plan no worse.
-    E.chain(chooseMode(lowered(portsOf(source)))),
+    E.chain(chooseParts(chooseMode(lowered(portsOf(source))))),
     // 4. Of all plans that were made only the one that is taken is proved.
     E.chain(nowProved),
   )

@@ -321,10 +321,21 @@ const blocksOfConv = (spec: ConvSpec): number => {
   return Math.ceil((groups * places * (way === 'element' ? filters : 0.5)) / 256)
 }
 
-const rowsOf = (spec: KernelSpec | undefined): Rows | undefined =>
-  spec?.kind === 'map' && hasRows(spec)
+const rowsOf = (spec: KernelSpec | undefined): Rows | undefined => {
+  if (spec?.kind === 'reduce' && spec.inner === 1) return { count: spec.outer, length: spec.length }
+  return spec?.kind === 'map' && hasRows(spec)
     ? { count: elements(spec.shape.slice(0, -1)), length: spec.shape.at(-1) ?? 1 }
     : undefined
+}
+
+/** Columns side by side that a block of threads has of a reduction that goes across them: 32 accesses. */
+export const columnsTogether = (inner: number, dtype: DType): number => {
+  const width = Math.min(8, 16 / elementBytes[dtype])
+  return Math.min(inner, inner % width === 0 ? 32 * width : 32)
+}
+
+/** Columns that a block of threads has of a running sum. */
+export const columnsOfScan = 256
 
 /** Thread blocks of a kernel with rows: each has a long row, or as many short ones as it has groups of threads. */
 const blocksOfRows = ({ count, length }: Rows): number =>
@@ -435,6 +446,10 @@ const blocksOf = (spec: KernelSpec | undefined, movedBytes: number, bytesPerBloc
   if (spec?.kind === 'cuda') return spec.grid[0] * spec.grid[1] * spec.grid[2]
   if (spec?.kind === 'attention') return blocksOfAttention(spec)
   if (spec?.kind === 'conv') return blocksOfConv(spec)
+  if (spec?.kind === 'reduce' && spec.inner > 1)
+    return spec.outer * Math.ceil(spec.inner / columnsTogether(spec.inner, spec.input))
+  if (spec?.kind === 'scan' && spec.inner > 1) return Math.ceil((spec.outer * spec.inner) / columnsOfScan)
+  if (spec?.kind === 'scan') return Math.ceil(spec.outer / (spec.length > warpRow ? 1 : 8))
   return movedBytes > 0 ? Math.ceil(movedBytes / bytesPerBlock) : Number.POSITIVE_INFINITY
 }
 

@@ -92,7 +92,55 @@ describe.each(present)('a line in parts on %s', device => {
         const outputs = { y: braid.irOf(graph).nodes.at(-1)!.spec.dtype }
         await expectMeant({ graph, params: {}, dims: {}, feeds, ticks: 1, outputs } as never, got)
       }),
-      { numRuns: runs(60) },
+      { numRuns: runs(40) },
+    )
+    expect(split).toBeGreaterThan(0)
+  })
+
+  // What reads a long line several times computes its elements again for each of its parts.
+  const several: Readonly<Record<string, (x: Any) => Any>> = {
+    softmax: x => x.pipe(braid.softmax()),
+    logSoftmax: x => x.pipe(braid.logSoftmax()),
+    layerNorm: x => x.pipe(braid.layerNorm()),
+    variance: x => x.pipe(braid.variance()),
+    logSumExp: x => x.pipe(braid.logSumExp({ axis: 1 })),
+    'the mean of squares, beside them': x => {
+      const squares = x.pipe(braid.mul(x))
+      return squares.pipe(braid.sub(squares.pipe(braid.mean())))
+    },
+    'sums in turn': x => {
+      const once = x.pipe(braid.sub(x.pipe(braid.mean())))
+      return once.pipe(braid.div(once.pipe(braid.abs(), braid.max(), braid.add(1))))
+    },
+  }
+  const shapes = fc.constantFrom([1, 65536], [2, 49152], [1, 98304 + 48])
+  it.each(Object.entries(several))('is what the whole line is: %s', { timeout: 120_000 }, async (_, made) => {
+    let split = 0
+    await fc.assert(
+      fc.asyncProperty(
+        fc.constantFrom('f32', 'bf16', 'f16'),
+        shapes,
+        fc.nat(),
+        fc.boolean(),
+        fc.boolean(),
+        async (dtype, shape, seed, fuse, isRead) => {
+          const graph = braid.graph({ x: braid.tensor(dtype as 'f32', shape as never) }, ({ x }: Any) => {
+            const at = x.pipe(braid.upload(), braid.mul(0.5))
+            const y = made(at).pipe(braid.download())
+            return (isRead ? { y, z: at.pipe(braid.download()) } : { y }) as { readonly y: Any }
+          })
+          const [size] = [shape[0]! * shape[1]!]
+          const values = valuesOf({ dtype, shape: [1, size, 1], seed } as never)
+          const feeds = { x: [values, values] }
+          const compile = { machine, fuse, inFlight: 2 }
+          const plan = braid.orThrow(braid.compile(graph, compile)) as braid.Plan
+          if (plan.nodes.some(({ name }) => name.endsWith('.parts'))) split++
+          const got = await ran(graph as Any, device, feeds, { compile })
+          const outputs = isRead ? { y: dtype, z: dtype } : { y: dtype }
+          await expectMeant({ graph, params: {}, dims: {}, feeds, ticks: 2, outputs } as never, got)
+        },
+      ),
+      { numRuns: runs(3) },
     )
     expect(split).toBeGreaterThan(0)
   })

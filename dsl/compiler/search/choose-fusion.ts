@@ -29,7 +29,7 @@ const isLarge = ({ nodes }: Checked): boolean => nodes.length > mostPredicted
  * Operations of a graph up to which fusing is tried in each mode, with many sets of regions, and whole plans are
  * simulated to compare them: of more, each of these takes longer than what it may find is worth.
  */
-const mostCompared = 2 ** 11
+export const mostCompared = 2 ** 11
 
 /**
  * Plans a graph in graph mode with the fused kernels of its eager plan, so that none is made there that fuses nothing.

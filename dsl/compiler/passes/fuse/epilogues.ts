@@ -8,10 +8,10 @@ import { reluCode } from '../../../language/operators/relu.js'
 import type { FusedAttrs } from '../../analysis/fused.js'
 import type { Checked } from '../../analysis/ir.js'
 import type { Fusion } from '../../analysis/provenance.js'
+import { rewritten } from '../../analysis/rewritten.js'
 import { sizeOf } from './access.js'
 import { apartBy, readersOf } from './readers.js'
 import type { Effort } from './regions.js'
-import { rewritten } from './rewritten.js'
 import { takenMemory, Values } from './values.js'
 
 //   p = matmul(x, w) · s = p + b · y = gelu(s)

@@ -8,9 +8,9 @@ import { denseStrides } from '../../../language/operators/shapes.js'
 import type { FusedAttrs } from '../../analysis/fused.js'
 import type { Checked } from '../../analysis/ir.js'
 import type { Fusion } from '../../analysis/provenance.js'
+import { rewritten } from '../../analysis/rewritten.js'
 import { type Access, composed, inOrder, refined, sizeOf } from './access.js'
 import { apartBy, readersOf } from './readers.js'
-import { rewritten } from './rewritten.js'
 import { Values } from './values.js'
 
 //   q = transpose(slice(all)) · y = attention(q, k, v) · z = transpose(y)

@@ -1,5 +1,5 @@
-import type { GraphNode } from '../../../ir/graph.js'
-import type { Checked } from '../../analysis/ir.js'
+import type { GraphNode } from '../../ir/graph.js'
+import type { Checked } from './ir.js'
 
 /** The graph of some of its nodes, in this order and numbered anew, each as `nodeOf` has it. */
 export const rewritten = (
