@@ -78,6 +78,14 @@ export interface Decisions {
   readonly modes?: Modes
   /** In graph mode: how many arenas ticks in flight have, and why. */
   readonly arenas?: Arenas
+  /**
+   * Reductions of few long lines that are done in parts, where any are; and the predicted nanoseconds from tick to
+   * tick with them in parts and as wholes, where both were planned.
+   */
+  readonly parts?: {
+    readonly lines: readonly { readonly name: string; readonly parts: number; readonly at: Where }[]
+    readonly ticks?: { readonly parts: number; readonly whole: number }
+  }
   /** Unless `fuse` is false. */
   readonly fusion?: Fusion
   /** Kernels that change a value in its memory, or in a copy of it. */

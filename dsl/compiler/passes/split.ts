@@ -29,8 +29,11 @@ const ways: Readonly<Record<string, Way>> = {
   cumsum: 'scan',
 }
 
-/** The nodes that are split, with the number of their parts. */
-const splitIn = ({ nodes, specs, settings }: Checked): ReadonlyMap<number, number> => {
+/** By node: in how many parts the pass would make it. */
+export type LongLines = ReadonlyMap<number, number>
+
+/** The reductions and running sums of few long lines. */
+export const longLinesOf = ({ nodes, specs, settings }: Checked): LongLines => {
   const found = new Map<number, number>()
   const { machine, memory } = settings
   for (const node of nodes) {
@@ -66,7 +69,7 @@ class Splitting {
 
   constructor(
     private readonly ir: Checked,
-    found: ReadonlyMap<number, number>,
+    found: LongLines,
   ) {
     this.renumbered = new Int32Array(ir.nodes.length)
     this.repeated = new Repeated(ir)
@@ -181,7 +184,6 @@ class Splitting {
   }
 }
 
-export const split = pass('split', (ir: Checked): Checked => {
-  const found = splitIn(ir)
-  return found.size === 0 ? ir : new Splitting(ir, found).result()
-})
+export const split = pass('split', ({ ir, lines }: { readonly ir: Checked; readonly lines: LongLines }) =>
+  new Splitting(ir, lines).result(),
+)

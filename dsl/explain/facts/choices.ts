@@ -35,8 +35,16 @@ export interface Choices {
   readonly windows: readonly Window[]
   /** Of each state, and of each kernel that changes a value: whether that is done in its memory, and why not. */
   readonly changes?: readonly { readonly says: string; readonly at: string }[]
+  /** Reductions of few long lines that are done in parts; absent where there are none. */
+  readonly parts?: InParts
   /** Which operations are one kernel, and why other values are stored; absent where there is nothing of either. */
   readonly fusion?: Fused
+}
+
+export interface InParts {
+  /** In one sentence, with what is predicted. */
+  readonly says: string
+  readonly lines: readonly { readonly name: string; readonly parts: number; readonly at: string }[]
 }
 
 export interface Fused {
@@ -97,6 +105,18 @@ const efforts: Readonly<Record<Fusion['effort'], string>> = {
 /** Whether the graph has nothing that could be one kernel. */
 const isNothing = ({ kernels, apart, rejected }: Fusion): boolean =>
   kernels === 0 && apart.length === 0 && rejected.length === 0
+
+const partsOf = ({ lines, ticks }: NonNullable<Decisions['parts']>): InParts => {
+  const us = (nanoseconds: number) => timeOf(nanoseconds / 1e3)
+  const figures =
+    ticks === undefined
+      ? ''
+      : `: a tick of ${us(ticks.parts)} by the machine's figures, ${us(ticks.whole)} as wholes`
+  return {
+    says: `long rows and columns, too few to fill the device${figures}`,
+    lines: lines.map(({ at, ...rest }) => ({ ...rest, at: String(at) })),
+  }
+}
 
 const fusionOf = ({ effort, kernels, regions, apart, rejected }: Fusion): Fused => {
   const given = rejected.map(why => `; fusing more was given up: ${why}`).join('')
@@ -226,12 +246,13 @@ const orderOf = ({ choice, memory }: Decisions): Pick<Choices, 'order' | 'others
 export const choicesOf = (plan: Plan): Choices => {
   const decisions = provenanceOf(plan)?.decisions
   if (decisions === undefined) return none
-  const { fusion, changes } = decisions
+  const { fusion, parts, changes } = decisions
   return {
     lanes: lanesOf(decisions),
     ...orderOf(decisions),
     windows: windowsOf(decisions),
     ...(changes.length === 0 ? {} : { changes: changesOf(changes) }),
+    ...(parts === undefined ? {} : { parts: partsOf(parts) }),
     ...(fusion === undefined || isNothing(fusion) ? {} : { fusion: fusionOf(fusion) }),
   }
 }

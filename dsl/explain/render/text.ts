@@ -236,6 +236,13 @@ export const textOf = (plan: Plan, reasons: Reasons, timing: readonly string[]):
           'in its own memory where nothing reads the value before later in the program',
           choices.changes,
         )),
+    ...(choices.parts === undefined
+      ? []
+      : section(
+          'in parts',
+          choices.parts.says,
+          choices.parts.lines.map(({ name, parts, at }) => ({ says: `${name}: ${parts} parts`, at })),
+        )),
     ...(choices.fusion === undefined ? [] : section('fused', choices.fusion.says, fusionLines(reasons))),
     ...timing,
     ...heldSections(plan, reasons),

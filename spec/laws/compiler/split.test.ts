@@ -100,6 +100,15 @@ describe('split', () => {
     expect(isSplit(planOf(shape, x => x.pipe(braid.mean({ axis: 1 })), { inFlight: 2 }, 'bf16'))).toBe(true)
   })
 
+  test('is explained, with both predictions', () => {
+    const text = braid.explain(planOf([2 ** 25], x => x.pipe(braid.sum())))
+    expect(text).toMatch(
+      /\nin parts: long rows and columns, too few to fill the device: a tick of .+, .+ as wholes\n +sum\[0\]: 512 parts +\S*split\.test\.ts:\d+:\d+\n/,
+    )
+    const rows = braid.explain(planOf([4096, 4096], x => x.pipe(braid.sum(1))))
+    expect(rows).not.toContain('in parts')
+  })
+
   test('is done of each instance of a value that comes several times a tick, and of a state', () => {
     const shape = [2 ** 22] as const
     const often = braid.graph({ x: braid.tensor('f32', shape) }, ({ x }) => ({
