@@ -88,6 +88,8 @@ const donationProblem = (
     : `${showSpec(to.spec)} from ${showSpec(from.spec)}`
 }
 
+const fields = ['name', 'cuda', 'reads', 'writes', 'donates', 'launch', 'reference', 'tolerance', 'graph']
+
 /** The definition as well-formed attributes, and its errors. */
 const attributesOf = (
   definition: unknown,
@@ -97,6 +99,9 @@ const attributesOf = (
   const given = isRecord(definition) ? definition : {}
   const want = (holds: boolean, wanted: string, found: unknown, next: string) =>
     holds || report(badAttribute(wanted, show(found), next))
+  const stranger = Object.keys(given).find(field => !fields.includes(field))
+  if (stranger !== undefined)
+    report(badAttribute(`no more than ${fields.join(', ')}`, stranger, 'correct its name, or leave it out'))
   const { name, cuda, launch, reference, tolerance = 1e-5, graph = true } = given
   const named = typeof name === 'string' && /^[A-Za-z_]\w*$/.test(name)
   want(named, 'a name that C can have', name, 'name the extern "C" __global__ function of the source')

@@ -23,12 +23,11 @@ const priorities: readonly unknown[] = ['low', 'normal', 'high']
  * A logical stream by name. Lanes are cheap: several may fold into one CUDA stream. `priority` is `normal`
  * and `device` 0 unless given.
  */
-export const lane = (name: string, options?: LaneOptions): Lane =>
-  Object.freeze({
-    name,
-    priority: options?.priority ?? 'normal',
-    ...(options?.device === undefined ? {} : { device: options.device }),
-  })
+export const lane = (name: string, options?: LaneOptions): Lane => {
+  // An option that there is not stays in the lane, which is then none: its first use reports it.
+  const { priority = 'normal', device, ...others } = options ?? {}
+  return Object.freeze({ name, priority, ...(device === undefined ? {} : { device }), ...others })
+}
 
 /** A device of the plan, for `on`, `upload` and `download`: whichever of its lanes the compiler chooses. */
 export const device = (index: number): Lane => Object.freeze({ name: '', priority: 'normal', device: index })
@@ -39,7 +38,8 @@ const isDevice = (index: unknown): boolean =>
 /** Whether a value is a valid lane or device, made by `lane` and `device` or by hand. */
 export const isLane = (value: unknown): value is Lane => {
   if (typeof value !== 'object' || value === null) return false
-  const { name, priority, device } = value as Partial<Lane>
+  const { name, priority, device, ...others } = value as Partial<Lane>
+  if (Object.keys(others).length > 0) return false
   if (typeof name !== 'string' || !priorities.includes(priority)) return false
   return device === undefined ? name.length > 0 : isDevice(device)
 }

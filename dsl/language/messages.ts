@@ -51,11 +51,17 @@ export const afterDownload = placeMismatch(
   'put it before the download: pipe(after(flow), download(lane))',
 )
 
+const isLikeALane = (value: unknown): value is { readonly name: unknown; readonly device?: unknown } =>
+  typeof value === 'object' &&
+  value !== null &&
+  'name' in value &&
+  Object.keys(value).every(field => ['name', 'priority', 'device'].includes(field))
+
 export const notALane = (value: unknown): UnplacedError =>
   badAttribute(
     "a lane with a name, a priority of 'low', 'normal' or 'high', " +
-      `and a device from 0 to ${limits.devices - 1}`,
-    typeof value === 'object' && value !== null && 'name' in value
+      `and a device from 0 to ${limits.devices - 1}, and nothing else`,
+    isLikeALane(value)
       ? `a lane named ${show(value.name)}${'device' in value ? ` on device ${show(value.device)}` : ''}`
       : show(value),
     "make one with lane('copy'), or lane('copy', { device: 1 }), or say device(1) for any lane there",

@@ -1,9 +1,11 @@
+import * as E from 'fp-ts/lib/Either.js'
 import type { Place } from '../ir/graph.js'
 import { show } from '../ir/show.js'
 import type { DType } from '../ir/tensor.js'
 import { current } from './builder.js'
 import type { Flow } from './flow.js'
 import { badAttribute } from './messages.js'
+import { named, withOptions } from './operators/options.js'
 import type { AnyTensor, HostArrayOf } from './tensor.js'
 import { here } from './where.js'
 
@@ -58,14 +60,17 @@ export const param: Param = ((name: unknown, spec: unknown, options?: ParamOptio
       next: 'use the flow that the first param gave, or rename this one',
     })
   builder.params.add(label)
-  const place: unknown = options?.on ?? 'device'
+  const type = builder.spec(spec, at, label)
+  const read = withOptions(options, ['on'], () => E.right(named(options)['on'] ?? 'device'))(type)
+  if (E.isLeft(read)) builder.report(at, label, read.left)
+  const place = E.isLeft(read) ? 'device' : read.right
   if (place !== 'host' && place !== 'device')
     builder.report(at, label, badAttribute("on: 'device' or 'host'", show(place), 'give one of the two'))
   return builder.flow({
     op: 'param',
     name: label,
     inputs: [],
-    spec: builder.spec(spec, at, label),
+    spec: type,
     place: place === 'host' ? 'host' : 'device',
     at,
   })

@@ -1,16 +1,23 @@
+import * as E from 'fp-ts/lib/Either.js'
 import type { Where } from '../../ir/graph.js'
 import { show } from '../../ir/show.js'
 import type { FlowValue } from '../builder.js'
 import { badAttribute } from '../messages.js'
+import { named, withOptions } from './options.js'
 
 /** The attribute `ahead` of a copy or collective, from the options of its caller: `{ ahead }`, or nothing. */
 export const aheadOf = (
-  { builder, id }: FlowValue,
+  { builder, id, spec }: FlowValue,
   at: Where,
   subject: string,
   options: unknown,
 ): { readonly ahead?: number } => {
-  const ahead = (options as { readonly ahead?: unknown } | null | undefined)?.ahead
+  const read = withOptions(options, ['ahead'], () => E.right(named(options)['ahead']))(spec)
+  if (E.isLeft(read)) {
+    builder.report(at, subject, read.left)
+    return {}
+  }
+  const ahead = read.right
   if (ahead === undefined) return {}
   const known = typeof ahead === 'number' && Number.isSafeInteger(ahead) && ahead >= 0
   if (!known)

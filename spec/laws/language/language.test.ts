@@ -487,7 +487,7 @@ describe('all errors are kept, and the flow continues', () => {
         [null, 'null'],
         [8, '8'],
         ['world', "'world'"],
-        [{ name: 'world' }, 'an object'],
+        [{ name: 'world' }, "{ name: 'world' }"],
         [communicator, 'the function communicator'],
       ])
         for (const operator of [

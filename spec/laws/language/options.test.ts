@@ -47,6 +47,40 @@ describe('an option that an operator does not have is refused by its name', () =
     )
   })
 
+  // biome-ignore lint/suspicious/noExplicitAny: what the types refuse is given on purpose
+  const { upload, param, lane, on, kernel, allGather, communicator } = braid as any
+  const t = tensor('f32', [4])
+  const vector = (x: Pipe) => x.pipe(braid.download())
+  test.each<readonly [found: string, make: (x: Pipe) => unknown]>([
+    ['ahed', x => (x.pipe(upload(undefined, { ahed: 2 })) as Pipe).pipe(download())],
+    ['place', () => vector(param('w', t, { place: 'host' }))],
+    [
+      "{ name: 'a', priority: 'normal', prio: 'high' }",
+      x => (x.pipe(upload(), on(lane('a', { prio: 'high' }))) as Pipe).pipe(download()),
+    ],
+    ['window', x => vector(x.pipe(upload(), allGather(communicator('w', 1), undefined, { window: 1 })))],
+    [
+      'donate',
+      x => {
+        const id = kernel({
+          name: 'id',
+          cuda: 'extern "C" __global__ void id(const float* x, float* y) {}',
+          reads: { x: t },
+          writes: { y: t },
+          launch: { grid: 1, block: 1 },
+          reference: () => {},
+          donate: { y: 'x' },
+        })
+        return vector(id({ x: x.pipe(upload()) }).y)
+      },
+    ],
+  ])('of what is no operator: %s', (found, make) => {
+    const made = compile(graph('one', { x: t }, ({ x }) => ({ y: make(x as unknown as Pipe) as never })))
+    expect(E.isLeft(made) ? made.left.map(error => `${error._tag} ${error.found}`) : []).toContain(
+      `BadAttribute ${found}`,
+    )
+  })
+
   it('and so is what is no object with names', () => {
     for (const given of [0, 'last', [0], null]) expect(errorsOf(() => softmax!(given))).not.toEqual([])
     expect(errorsOf(x => softmax!(x))).not.toEqual([])
