@@ -32,6 +32,16 @@ std::string wordsOf(const Napi::Error& error) {
   }
 }
 
+// Whether the thread of JavaScript is ending, by `process.exit` or because another one ends it: every call
+// fails then.
+bool isEnding(Napi::Env env, napi_value object) {
+  bool pending = false;
+  napi_value ignored;
+  if (napi_is_exception_pending(env, &pending) == napi_ok && pending)
+    napi_get_and_clear_last_exception(env, &ignored);
+  return napi_get_named_property(env, object, "references", &ignored) != napi_ok;
+}
+
 }  // namespace
 
 std::shared_ptr<Channel> Channel::create(Napi::Env env, Napi::Object roots) {
@@ -239,6 +249,8 @@ void Channel::compute(Napi::Env env, Call& call) {
   } catch (const std::exception& error) {
     problem = error.what();
   }
+  // Its work is dropped, and is no failure of the device.
+  if (problem && isEnding(env, roots_.Value())) return shut();
   {
     std::lock_guard lock(mutex_);
     if (!open_) return;

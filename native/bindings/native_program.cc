@@ -466,8 +466,9 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
                                             std::vector<std::size_t> writes) -> HostCallback {
     if (!referenced[kernel]) return {};
     const Channel::Reference called{kernel, node, std::move(reads), std::move(writes), {}};
+    // Work of a thread that has ended is dropped: the device may belong to others too.
     return [channel, called](const DeviceAddress* from, std::size_t, const DeviceAddress* to, std::size_t) {
-      return channel->callReference(called, from, to);
+      return channel->callReference(called, from, to) || channel->isShut();
     };
   };
 

@@ -1,5 +1,6 @@
 // Sessions that share a device: one thread issues for all of them in turns, and each yields what it yields
 // alone.
+import { Worker } from 'node:worker_threads'
 import fc from 'fast-check'
 import { lastValueFrom, map, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
@@ -8,7 +9,7 @@ import type { Lease } from '../../dsl/language/feed.js'
 import { pulled, RunError } from '../../runtime/index.js'
 import { type Sample, sample } from '../fixtures/graphs/random.js'
 import { runs } from '../fixtures/runs.js'
-import { opened, present, until } from './devices.js'
+import { opened, pause, present, until } from './devices.js'
 import { expectMeant, outputsOf } from './meant.js'
 
 const four = tensor('f32', [4])
@@ -166,4 +167,27 @@ describe.each(present)('sessions that share %s', device => {
     }
     expect(await staying).toEqual(sums(200, 2))
   })
+
+  // What such a thread had submitted is dropped, and is no failure of the device.
+  it.each([false, true])(
+    'goes on when a thread ends whose kernels wait for their reference (by itself: %s)',
+    { timeout: 30_000 },
+    async exits => {
+      await using session = await summed(3, 2)
+      for (let i = 0; i < 2; i++) {
+        const file = new URL('../fixtures/ended-worker.mjs', import.meta.url)
+        const worker = new Worker(file, { workerData: { device, exits } })
+        const ended = new Promise<number>(resolve => worker.once('exit', resolve))
+        if (device === 'host') await new Promise(resolve => worker.once('message', resolve))
+        else await pause(1000)
+        if (!exits || device !== 'host') await worker.terminate()
+        await ended
+        const got = await lastValueFrom(session.run({ x: pulled([...rows(8)]) }).pipe(map(first), toArray()))
+        expect(got.length).toBe(8)
+      }
+      await using other = await summed(2, 1)
+      const again = await lastValueFrom(other.run({ x: pulled([...rows(8)]) }).pipe(map(first), toArray()))
+      expect(again).toEqual(sums(8, 2))
+    },
+  )
 })
