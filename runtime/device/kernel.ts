@@ -156,6 +156,12 @@ export class Kernel<R extends Operands = Operands, W extends Operands = Operands
       ...operands(given['reads'], reads, this.#core, at, subject('reads')),
       ...operands(given['writes'], writes, this.#core, at, subject('writes')),
     ]
+    const overlap = overlapOf(places.slice(reads.length))
+    if (overlap !== undefined) {
+      const [one, other] = overlap.map(i => writes[i]![0])
+      const share = `${one} and ${other} share bytes`
+      throw badUse(at, subject('writes'), 'memory of its own for each', share, 'give them as one write')
+    }
     this.#words.set([...launchSizes(found.launch.grid), ...launchSizes(found.launch.block)])
     this.#words[6] = found.launch.shared ?? 0
     let word = 7
@@ -166,6 +172,16 @@ export class Kernel<R extends Operands = Operands, W extends Operands = Operands
     }
     return { kernel, words: this.#words, places }
   }
+}
+
+/** The first two that share bytes, of which one alone would be there where each is computed apart. */
+const overlapOf = (places: readonly Place[]): readonly [number, number] | undefined => {
+  for (const [i, one] of places.entries())
+    for (let j = 0; j < i; j++) {
+      const other = places[j]!
+      if (one.address < other.address + other.bytes && other.address < one.address + one.bytes) return [j, i]
+    }
+  return undefined
 }
 
 const badLaunch = (

@@ -156,7 +156,35 @@ describe.each(present)('kernels on lanes on %s', name => {
       await expect(device.kernel(given)).rejects.toThrow(/an object of name, cuda/)
   })
 
-  it('7 run though their handle and the blocks are given back at once', async () => {
+  it('7 refuse two writes that share bytes, and take parts of one block that do not', async () => {
+    await using device = await openOn(name)
+    const lane = device.defaultLane
+    using two = await device.kernel({
+      name: 'two',
+      cuda: 'extern "C" __global__ void two(int* y, int* z) { y[threadIdx.x] = 1; z[threadIdx.x] = 2; }',
+      writes: { y: 'i32', z: 'i32' },
+      reference: (_, { y, z }) => {
+        y.fill(1)
+        z.fill(2)
+      },
+    })
+    using x = lane.malloc(KiB)
+    const launch = (y: Anything, z: Anything) =>
+      lane.launch(two, { writes: { y, z }, grid: 1, block: elements / 2 })
+    for (const [y, z] of [
+      [x, x],
+      [x, x.at(16, 16)],
+      [x.at(0, 32), x.at(28, 32)],
+    ])
+      expect(() => launch(y, z)).toThrow(/y and z share bytes/)
+    launch(x.at(0, KiB / 2), x.at(KiB / 2, KiB / 2))
+    const words = await wordsOf(device, x, lane)
+    expect([words[0], words[elements / 2 - 1], words[elements / 2], words[elements - 1]]).toEqual([
+      1, 1, 2, 2,
+    ])
+  })
+
+  it('8 run though their handle and the blocks are given back at once', async () => {
     await using device = await openOn(name)
     const lane = device.lane()
     const seen = device.pinned(KiB, lane)
