@@ -474,6 +474,11 @@ export interface NativeExecutable {
   destroy(): void
 }
 
+export interface NativeLane {
+  readonly id: number
+  readonly stream: bigint
+}
+
 /**
  * A share of a device's memory: a driver with lanes, and two allocators, of device memory (space 0) and of
  * pinned host memory (space 1). Handles get only cheap checks.
@@ -544,12 +549,11 @@ export interface NativeCachingDevice {
     },
     reference: ((reads: ArrayBuffer[], writes: ArrayBuffer[], scalars: number[]) => void) | undefined,
   ): Promise<NativeKernel>
-  /** Makes a lane of a priority (-1 high, 0, 1 low); with priority undefined, over the caller's stream. */
-  addLane(
-    name: string,
-    priority: number | undefined,
-    stream?: bigint,
-  ): { readonly id: number; readonly stream: bigint }
+  /**
+   * Makes a lane of a priority (-1 high, 0, 1 low); with priority undefined, over the caller's stream. Null: there are
+   * too many.
+   */
+  addLane(name: string, priority: number | undefined, stream?: bigint): NativeLane | null
   retireLane(lane: number): void
   /** The home lane of pinned memory, which is given no work. */
   hostLane(): number

@@ -31,6 +31,7 @@ const titles: Readonly<Record<string, string>> = {
   OutOfMemory: 'The device has too little memory',
   KernelFailed: 'A kernel could not be made ready',
   DriverFailed: 'The driver failed',
+  TooManyLanes: 'The device has no more lanes',
   BadPlan: 'This plan cannot be run',
   MissingParam: 'A parameter has no value',
   WrongParam: 'This value does not fit the parameter',

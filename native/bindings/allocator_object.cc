@@ -78,6 +78,7 @@ Napi::Value addLane(const Napi::CallbackInfo& info) {
   Lane* lane = nullptr;
   if (const Status status = device->lanes->add(stream, owned, name, &lane); status != Status::ok) {
     if (owned) device->driver->streamDestroy(stream);
+    if (status == Status::outOfMemory) return info.Env().Null();
     check(info, *device, status, "lane");
   }
   if (device->laneKinds.size() <= lane->id) device->laneKinds.resize(lane->id + 1);

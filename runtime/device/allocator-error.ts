@@ -9,6 +9,7 @@ export type AllocatorErrorTag =
   | 'WouldDeadlock' // a call that would wait for the device, while the device waits for JavaScript
   | 'SourceFailed' // a pool's own allocator threw, or returned no address; `cause` is the error that it threw
   | 'OutOfMemory'
+  | 'TooManyLanes' // a device orders the work of 256 lanes at most
   | 'DriverFailed'
 
 /**

@@ -119,7 +119,7 @@ export class Block implements Disposable {
       const staging = pinned.malloc(hostLane, block.#bytes, 0, 0)
       if (staging === 0) throw block.#core.unserved(out[0]!, 'a read', block.#name(), pinned)
       const to = out[0]!
-      const lane = native.addLane('read', 0).id
+      const lane = block.#core.addLane('a read', 'read', 0).id
       try {
         block.#check(native.copy(lane, 1, to, address, block.#bytes), 'a read')
         await native.synchronizeLane(lane)

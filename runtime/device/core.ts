@@ -1,7 +1,7 @@
 // The state that a device shares with its handles. Internal: nothing here is public, and no public call
 // returns it.
 
-import type { NativeCachingDevice, NativeFailure, NativeShortage, NativeSpace } from '../addon.js'
+import type { NativeCachingDevice, NativeFailure, NativeLane, NativeShortage, NativeSpace } from '../addon.js'
 import { DisposedError } from '../errors.js'
 import { thrown } from '../values.js'
 import { AllocatorError, poolOfGraphs } from './allocator-error.js'
@@ -173,6 +173,20 @@ export class Core {
       },
       { code },
     )
+  }
+
+  /** Makes a lane of a priority, or over the caller's stream. */
+  addLane(at: string, name: string, priority: number | undefined, stream?: bigint): NativeLane {
+    const made = this.tried(at, name, () => this.native.addLane(name, priority, stream))
+    if (made !== null) return made
+    throw new AllocatorError({
+      _tag: 'TooManyLanes',
+      at,
+      subject: name,
+      wanted: 'at most 256 lanes of a device at a time, those of its sessions and graphs among them',
+      found: 'as many, none of which is disposed of and idle',
+      next: 'dispose of lanes that are no longer used, or give one lane the work of several',
+    })
   }
 
   /** Runs a call of the addon; translates the failure that it throws. */

@@ -307,7 +307,7 @@ export class Device implements AsyncDisposable {
   #add(name: string, priority: number | undefined, stream: bigint | undefined, kind: LaneKind): Lane {
     const core = this.#core
     const at = kind === 'external' ? 'device.externalLane' : 'device.lane'
-    const made = core.tried(at, name, () => core.native.addLane(name, priority, stream))
+    const made = core.addLane(at, name, priority, stream)
     this.#lanes++
     return makeLane(core, made.id, made.stream, name, kind)
   }

@@ -250,4 +250,17 @@ describe('a host device that fails', () => {
     await device.close()
     expect(device.closed).toBe(true)
   })
+
+  it('7 refuses more lanes than it can order, and makes them again once others are gone', async () => {
+    await using device = await openOn('host')
+    const lanes = []
+    const error = thrownBy(() => {
+      for (;;) lanes.push(device.lane())
+    })
+    expect(error).toMatchObject({ _tag: 'TooManyLanes', at: 'device.lane' })
+    expect(lanes.length).toBeGreaterThan(250)
+    lanes[0]![Symbol.dispose]()
+    lanes[0] = device.lane()
+    expect(thrownBy(() => device.lane())._tag).toBe('TooManyLanes')
+  })
 })

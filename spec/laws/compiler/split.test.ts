@@ -94,6 +94,20 @@ describe('split', () => {
     ).toHaveLength(1)
   })
 
+  test('computes nothing again that is stored anyway, so that a state is changed in its memory', () => {
+    const size = 2 ** 22
+    const made = braid.graph({}, () => {
+      const s = braid.state({ w: braid.tensor('f32', [size]) }) as Any
+      const next = s.w.pipe(braid.mul(0.5))
+      s.next({ w: next })
+      return { y: next.pipe(braid.sum(), braid.download()) }
+    })
+    const plan = braid.orThrow(braid.compile(made as Any)) as braid.Plan
+    expect(isSplit(plan)).toBe(true)
+    expect(namesOf(plan).filter(name => name.startsWith('mul'))).toHaveLength(1)
+    expect(plan.bound.device[0]).toBeLessThan(1.5 * 4 * size)
+  })
+
   test('takes whole rows where one kernel of few blocks is predicted to be done sooner', () => {
     const shape = [64, 128256]
     expect(isSplit(planOf(shape, x => x.pipe(braid.layerNorm()), { inFlight: 2 }, 'bf16'))).toBe(false)

@@ -3,6 +3,9 @@ import { tensorBytes } from '../../../ir/tensor.js'
 import type { Checked } from '../../analysis/ir.js'
 import { operatorOf } from '../../analysis/operators.js'
 
+/** Readers that a value of their own may be computed for. */
+const reductions: ReadonlySet<string> = new Set(['sum', 'mean', 'max', 'min'])
+
 /** Values that are computed again for one reader, at most. */
 const mostRepeated = 16
 
@@ -11,14 +14,24 @@ const mostRepeated = 16
  * next reader of any can begin: else they would be stored for that one.
  */
 export class Repeated {
-  /** By node: how many nodes read it; more where it is an output or the next value of a state. */
+  /** By node: how many nodes read it. */
   private readonly readers: Int32Array
+  /** By node: 1 where it is in memory anyway, as an output, a state's next value, or for a reader that is no map. */
+  private readonly stored: Uint8Array
 
   constructor(private readonly ir: Checked) {
     const { nodes, outputs } = ir
     this.readers = new Int32Array(nodes.length)
-    for (const { inputs } of nodes) for (const input of new Set(inputs)) this.readers[input]! += 1
-    for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) this.readers[id]! += 1
+    this.stored = new Uint8Array(nodes.length)
+    for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) this.stored[id] = 1
+    for (const { id, op, inputs } of nodes)
+      for (const input of new Set(inputs)) {
+        this.readers[input]! += 1
+        if (!reductions.has(op) && !this.isMap(id)) this.stored[input] = 1
+      }
+    // What a view is of is stored where the view is.
+    for (let id = nodes.length - 1; id >= 0; id--)
+      if (this.stored[id] === 1 && nodes[id]!.op === 'reshape') this.stored[nodes[id]!.inputs[0]!] = 1
   }
 
   /**
@@ -48,19 +61,30 @@ export class Repeated {
   }
 
   private isElementwise(id: number, { lane, id: reader }: GraphNode): boolean {
-    const { nodes, specs, deviceOf, turnOf } = this.ir
+    const { nodes, deviceOf, turnOf } = this.ir
     const node = nodes[id]!
     const isBeside =
-      node.place === 'device' && deviceOf?.[id] === deviceOf?.[reader] && turnOf?.[id] === turnOf?.[reader]
-    const operator = isBeside && node.op !== 'after' ? operatorOf(node.op) : undefined
-    if (operator === undefined) return false
-    if (node.op === 'reshape') return true
-    const given = node.inputs.map(input => specs[input]!)
-    const lowered = operator.lower(given, specs[id]!, node.attrs)
+      this.stored[id] === 0 &&
+      node.place === 'device' &&
+      deviceOf?.[id] === deviceOf?.[reader] &&
+      turnOf?.[id] === turnOf?.[reader]
+    return isBeside && (node.op === 'reshape' || (node.lane?.name === lane?.name && this.isMap(id)))
+  }
+
+  /** Whether a node is a view of all elements in their order, or an elementwise kernel. */
+  private isMap(id: number): boolean {
+    const { nodes, specs } = this.ir
+    const node = nodes[id]!
+    const operator = node.place === 'device' && node.op !== 'after' ? operatorOf(node.op) : undefined
+    if (operator === undefined || node.op === 'reshape') return operator !== undefined
+    const lowered = operator.lower(
+      node.inputs.map(input => specs[input]!),
+      specs[id]!,
+      node.attrs,
+    )
     return (
       lowered.as === 'run' &&
       lowered.kernel.kind === 'map' &&
-      node.lane?.name === lane?.name &&
       !lowered.kernel.code.some(([what]) => what === 'index')
     )
   }
