@@ -1,10 +1,10 @@
 // Streams a network larger than its device's memory through the device, layer by layer, and then measures
 // every figure that the plan promised. Exit status 1 if a promise was broken.
-import { mkdirSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, renameSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { compile, type InputsOf, interpret, type OutputsOf, orThrow, type Plan } from 'braid-gpu'
 import { open, perfettoTrace, pulled } from 'braid-gpu/runtime'
-import { lastValueFrom, map, tap, toArray } from 'rxjs'
+import { fromEvent, lastValueFrom, map, merge, ReplaySubject, take, takeUntil, tap, toArray } from 'rxjs'
 import { layers, network, networkBytes, rows, weightName, width } from './network.js'
 import { readOptions, usage } from './options.js'
 import { slowed } from './program.js'
@@ -17,11 +17,33 @@ type Network = Plan<InputsOf<typeof network>, OutputsOf<typeof network>>
 const near = (path: string) => (relative('', path).startsWith('..') ? path : relative('', path))
 const largestRatio = 0.65
 
-const main = async (): Promise<boolean> => {
+/** What a shell expects of a process that a signal ended: 128 and the signal's number. */
+const statusOf = { SIGINT: 130, SIGTERM: 143 } as const
+type Signal = keyof typeof statusOf
+
+/** The first signal that asked the program to end: what runs then is drained. */
+const ending = new ReplaySubject<Signal>(1)
+let endedBy: Signal | undefined
+ending.subscribe(by => {
+  endedBy = by
+})
+merge(...(Object.keys(statusOf) as Signal[]).map(by => fromEvent(process, by).pipe(map(() => by))))
+  .pipe(take(1))
+  .subscribe(ending)
+
+/** Writes a file that is whole wherever it has its name. */
+const write = (path: string, text: string | Uint8Array): void => {
+  mkdirSync(dirname(path), { recursive: true })
+  writeFileSync(`${path}.part`, text)
+  renameSync(`${path}.part`, path)
+}
+
+/** The exit status. */
+const main = async (): Promise<number> => {
   const options = readOptions()
   if (options.help) {
     console.log(usage)
-    return true
+    return 0
   }
   const { ticks, device } = options
   const source = options.file ?? join(checkout, 'README.md')
@@ -75,6 +97,7 @@ const main = async (): Promise<boolean> => {
     let done = 0
     const outputs = await lastValueFrom(
       session.run({ rows: pulled(rowsOf(source, ticks)) }).pipe(
+        takeUntil(ending),
         map(lease => {
           using held = lease
           return held.y.slice()
@@ -83,25 +106,34 @@ const main = async (): Promise<boolean> => {
         toArray(),
       ),
     )
-    if (trace) {
-      mkdirSync(dirname(tracePath), { recursive: true })
-      writeFileSync(tracePath, perfettoTrace(session.trace(), which))
-    }
+    if (trace) write(tracePath, perfettoTrace(session.trace(), which))
     return { outputs, stats: session.stats() }
   }
   title('Running it')
   const together = await execute('overlapped', plan, true)
+  const endedEarly = (): number => {
+    title(
+      `${endedBy}: ended after ${together.outputs.length} of ${ticks} ticks. Their trace: ${near(tracePath)}`,
+    )
+    return statusOf[endedBy!]
+  }
+  if (endedBy !== undefined) {
+    await weights.file.close()
+    return endedEarly()
+  }
   const apart = await execute('on one lane', oneLane, false)
   const show = progress('interpreted', ticks)
   let done = 0
   const meaning = await lastValueFrom(
     interpret(network, { params })({ rows: rowsOf(source, ticks) }).pipe(
+      takeUntil(ending),
       map(({ y }) => y),
       tap(() => show(++done)),
       toArray(),
     ),
   )
   await weights.file.close()
+  if (endedBy !== undefined) return endedEarly()
 
   title('Promised, and kept?')
   const tolerance = Math.max(plan.tolerance ?? 0, 1e-6)
@@ -141,11 +173,11 @@ const main = async (): Promise<boolean> => {
     `Trace of what ran: ${near(tracePath)}. ` +
       `To see it, open https://ui.perfetto.dev and drop the file on the page.`,
   )
-  return checks.every(holds => holds)
+  return checks.every(holds => holds) ? 0 : 1
 }
 
 try {
-  process.exitCode = (await main()) ? 0 : 1
+  process.exitCode = await main()
 } catch (error) {
   console.error(`\nweight-streaming: ${error instanceof Error ? error.message : String(error)}`)
   process.exitCode = 1

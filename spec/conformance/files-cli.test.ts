@@ -184,6 +184,34 @@ describe('an interrupted run', () => {
   })
 })
 
+describe('the main example, interrupted', () => {
+  it.each([
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ] as const)(
+    'by %s writes the whole trace of its ticks, and ends with %i',
+    { timeout: 60_000 },
+    async (signal, wanted) => {
+      const trace = join(folder, `main-${signal}.json`)
+      const example = join(root, 'examples/weight-streaming/main.ts')
+      const args = ['--import', 'tsx', example, '--ticks', '1000', '--trace', trace]
+      const child = spawn(process.execPath, args, { cwd: root })
+      let output = ''
+      child.stdout.on('data', bytes => {
+        // What comes before its ticks run.
+        if (!output.includes('Running it') && `${output}${String(bytes)}`.includes('Running it'))
+          setTimeout(() => child.kill(signal), 1500)
+        output += String(bytes)
+      })
+      expect(await new Promise(resolve => child.on('close', resolve))).toBe(wanted)
+      expect(output).toMatch(new RegExp(`${signal}: ended after \\d+ of 1000 ticks`))
+      const { traceEvents } = JSON.parse(readFileSync(trace, 'utf8')) as { traceEvents: readonly unknown[] }
+      expect(traceEvents.length).toBeGreaterThan(32)
+      expect(existsSync(`${trace}.part`)).toBe(false)
+    },
+  )
+})
+
 describe('the place of an error', () => {
   it.each([
     ['that imports the runtime too', `import { open } from ${JSON.stringify(runtime)}`, 'open'],

@@ -253,7 +253,7 @@ describe('a host device that fails', () => {
 
   it('7 refuses more lanes than it can order, and makes them again once others are gone', async () => {
     await using device = await openOn('host')
-    const lanes = []
+    const lanes: Disposable[] = []
     const error = thrownBy(() => {
       for (;;) lanes.push(device.lane())
     })
