@@ -1,6 +1,7 @@
 // Cases 46 and 95 to 121: what captured lanes allocate, free and use. In Braid a capture is a `GraphBuilder`, its
 // private pool is made by its first `malloc`, and a shared one is a `MemPool` that several captures name.
 import { describe, expect, test } from 'vitest'
+import { compile, download, graph, orThrow, tensor, uniform, upload } from '../../dsl/index.js'
 import {
   type Block,
   type Device,
@@ -9,6 +10,8 @@ import {
   type Lane,
   type MemPool,
   OutOfMemoryError,
+  open,
+  pulled,
 } from '../../runtime/index.js'
 import { present } from '../conformance/devices.js'
 import { contentOf, deviceOf, hold, KiB, MiB, poolOf, thrownBy, wordsOf } from '../fixtures/allocator.js'
@@ -602,5 +605,26 @@ describe.each(present)('graphs on %s', name => {
     }
     await soon(given)
     for (const block of next) block.free()
+  })
+
+  test('119: launches of a graph advance the random numbers, and two sessions at once have their own', async () => {
+    const noise = graph('noise', { x: tensor('f32', [64]) }, ({ x }) => ({
+      y: x.pipe(upload(), uniform({ seed: 119 }), download()),
+    }))
+    const plan = orThrow(compile(noise, { mode: 'graph', inFlight: 2 }))
+    await using device = await deviceOf(name)
+    await using one = orThrow(await open(plan, { device })())
+    await using other = orThrow(await open(plan, { device })())
+    const feed = () => ({ x: pulled(Array.from({ length: 6 }, () => new Float32Array(64))) })
+    const drawn = async (session: typeof one): Promise<readonly string[]> => {
+      const seen: string[] = []
+      for await (using out of session.run(feed())) seen.push(out.y.join())
+      return seen
+    }
+    const [first, second] = await Promise.all([drawn(one), drawn(other)])
+    expect(new Set(first).size).toBe(6)
+    expect(second).toEqual(first)
+    const further = await drawn(one)
+    expect(new Set([...first, ...further]).size).toBe(12)
   })
 })

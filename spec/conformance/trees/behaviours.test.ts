@@ -17,6 +17,7 @@ import {
   slice,
   tensor,
   tree,
+  uniform,
   until,
   upload,
 } from '../../../dsl/index.js'
@@ -479,6 +480,26 @@ describe.each(present)('behaviours of trees on %s', device => {
       await t.evict()
     }
     expect(seen).toEqual([1, 2, 3])
+  })
+
+  it('70 each launch draws other random numbers, the same ones in each tree', async () => {
+    const noise = planned(
+      graph('noise', { x: row }, ({ x }) => ({
+        y: x.pipe(upload(copy), uniform({ seed: 7 }), download(copy)),
+      })),
+    )
+    const drawn = async (): Promise<readonly number[]> => {
+      await using t = await treeOn(device, tree({ plans: { noise }, start: ['noise'] }))
+      const seen: number[] = []
+      for (let i = 0; i < 4; i++) {
+        seen.push((await t.launch('noise', { x: all(1) }).values).y[0]!)
+        if (i === 1) await t.evict()
+      }
+      return seen
+    }
+    const [one, other] = [await drawn(), await drawn()]
+    expect(new Set(one).size).toBe(4)
+    expect(other).toEqual(one)
   })
 
   it('63 a plan for several devices is refused, by name', async () => {

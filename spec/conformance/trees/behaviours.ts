@@ -14,7 +14,6 @@ const elsewhere = (name: string, why: string): Behaviour => ({ name, ours: 'else
 const none = (name: string, why: string): Behaviour => ({ name, ours: 'none', why })
 
 const noHostStep = 'a graph has no step on the host: plans are divided there by the host that launches them'
-const noRandom = 'the language has no random numbers'
 const noShapeKeys = 'a shape is a plan of its own, which was declared'
 
 export const behaviours: Readonly<Record<number, Behaviour>> = {
@@ -96,8 +95,11 @@ export const behaviours: Readonly<Record<number, Behaviour>> = {
   67: none('partitions and shapes', noHostStep),
   68: none('an unsafe operation', noHostStep),
   69: none('sizes that depend on data', 'the language has none'),
-  70: none('random numbers', noRandom),
-  71: none('the state of random numbers', noRandom),
+  70: kept('random numbers'),
+  71: none(
+    'the state of random numbers',
+    'a plan cannot set the counter of another: what is needed again is an output',
+  ),
   72: changed('a single stream', 'plans have lanes, and the arena belongs to none of them'),
   73: kept('allocations on another stream'),
   74: kept("a caller's own stream"),
