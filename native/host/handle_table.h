@@ -72,9 +72,9 @@ class HandleTable {
   }
 
  private:
-  static constexpr std::uint32_t kChunkSize = 256, kChunks = 1024;
-  static constexpr std::uint64_t kIndexBits = 18, kIndexMask = (std::uint64_t{1} << kIndexBits) - 1;
-  static constexpr std::uint64_t kGenerationMask = (std::uint64_t{1} << 30) - 1;
+  static constexpr std::uint32_t kChunkSize = 256, kChunks = 4096;
+  static constexpr std::uint64_t kIndexBits = 20, kIndexMask = (std::uint64_t{1} << kIndexBits) - 1;
+  static constexpr std::uint64_t kGenerationMask = (std::uint64_t{1} << (48 - kIndexBits)) - 1;
   static_assert(std::uint64_t{kChunkSize} * kChunks <= kIndexMask + 1);
 
   struct Slot {

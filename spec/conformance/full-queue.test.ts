@@ -1,8 +1,9 @@
 // A tick with more work for one lane than a stream's queue takes: the work is issued as the queue drains, and
-// the results are those of any other tick.
+// the results are those of any other tick. And a plan at the limits of lanes and of ticks in flight.
 import { lastValueFrom, map, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
-import { add, download, graph, lane, param, tensor, upload } from '../../dsl/index.js'
+import { add, download, graph, lane, on, param, tensor, upload } from '../../dsl/index.js'
+import { limits } from '../../dsl/ir/limits.js'
 import { type OpenOptions, pulled } from '../../runtime/index.js'
 import { opened, present } from './devices.js'
 
@@ -57,4 +58,30 @@ describe.each(present)('more than a queue takes, on %s', device => {
       expect(session.stats().fullQueues).toBeGreaterThan(0)
     },
   )
+})
+
+it('a plan of as many lanes and ticks in flight as there may be can be opened', {
+  timeout: 60_000,
+}, async () => {
+  const { lanes, inFlight } = limits
+  const wide = graph('wide', { x: tensor('f32', [4]) }, ({ x }) => {
+    const at = (i: number) => lane(`lane ${i}`)
+    const outputs = Array.from({ length: lanes + 6 }, (_, i) => {
+      const y = x.pipe(upload(), on(at(i)), add(i), download(at(i)))
+      return [`y${i}`, y] as const
+    })
+    return Object.fromEntries(outputs)
+  })
+  // A stream of the host device is a thread, so one device is enough.
+  await using session = await opened(wide, 'host', { compile: { mode: 'eager', inFlight } })
+  expect(session.plan.lanes).toHaveLength(lanes)
+  const got = await lastValueFrom(
+    session.run({ x: pulled([new Float32Array(4).fill(1)]) }).pipe(
+      map(lease => {
+        using held = lease
+        return [held.y0![0], held[`y${lanes}`]![3]]
+      }),
+    ),
+  )
+  expect(got).toEqual([1, lanes + 1])
 })
