@@ -6,7 +6,7 @@ import { apply } from './apply.js'
 import { runMap } from './map-reference.js'
 import type { Attrs, Operator } from './operator.js'
 import { named, withOptions } from './options.js'
-import { axisOf } from './reduce.js'
+import { axisOf, beyondPositions } from './reduce.js'
 import type { Device, Shape } from './types.js'
 
 /** The operand gives the shape; the kernel reads one element of it, and uses none. */
@@ -25,7 +25,10 @@ const spec = (x: BoundSpec, { axis }: Attrs): MapSpec => ({
 
 export const iotaOperator: Operator = {
   name: 'iota',
-  infer: ([x]) => E.right({ dtype: 'i32', shape: x!.shape }),
+  infer: ([x], attrs) => {
+    const beyond = beyondPositions(attrs['axis'] as number, x!)
+    return beyond === undefined ? E.right({ dtype: 'i32', shape: x!.shape }) : E.left(beyond)
+  },
   lower: ([x], output, attrs) => ({
     as: 'run',
     kernel: spec(x!, attrs),

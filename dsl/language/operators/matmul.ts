@@ -1,4 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
+import type { Where } from '../../ir/graph.js'
 import type { MatmulEpilogue, MatmulOperand, MatmulSpec } from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
 import {
@@ -16,6 +17,7 @@ import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import { isFloat } from './elementwise.js'
+import { expandOperator } from './expand.js'
 import type { Attrs, Operator } from './operator.js'
 import { withOptions } from './options.js'
 import { broadcast } from './shapes.js'
@@ -105,9 +107,9 @@ const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedEr
   return lead === undefined
     ? E.left(
         shapeMismatch(
-          'equal leading dimensions, or none, or ones, on one side',
+          'leading dimensions that broadcast: equal, 1 or missing, and numbers where an operand is to be repeated',
           found,
-          'reshape one of them, or make the leading dimensions equal by expand',
+          'reshape one of them',
         ),
       )
     : E.right({ dtype: attrsFrom(attrs).to ?? x.dtype, shape: [...lead, rows, columns] })
@@ -260,9 +262,26 @@ const untransposed = (flow: unknown): FlowValue | undefined => {
 }
 
 /**
+ * Both operands, each repeated along the leading dimensions of the other where that takes more than to share one matrix
+ * or to pair them.
+ */
+const withLeading = (at: Where, x: unknown, w: unknown): readonly [unknown, unknown] => {
+  if (!(x instanceof FlowValue && w instanceof FlowValue)) return [x, w]
+  const [ofX, ofW] = [x.spec.shape.slice(0, -2), w.spec.shape.slice(0, -2)]
+  const both = broadcast([ofX, ofW])
+  const isKnown = both?.every(size => typeof size === 'number') && x.builder === w.builder
+  if (both === undefined || !isKnown || leading(ofX, ofW) !== undefined) return [x, w]
+  const repeated = (flow: FlowValue, own: readonly Dim[]): FlowValue =>
+    areOnes(own) || (own.length === both.length && own.every((size, d) => size === both[d]))
+      ? flow
+      : apply(expandOperator, at, flow, [], { shape: [...both, ...flow.spec.shape.slice(-2)] })
+  return [repeated(x, ofX), repeated(w, ofW)]
+}
+
+/**
  * The matrix product x · w of floats, accumulated in f32: x is [..., m, k]; w is [..., k, n], or [..., n, k] with
- * `transpose: true`. Leading dimensions are equal; where one side has none, or ones, its matrix is shared by
- * all. The result has x's element type. An operand that is a `transpose` of its last two axes is read where it
+ * `transpose: true`. Leading dimensions broadcast (numpy.matmul, torch.matmul); where one side has none, or ones, its
+ * matrix is shared by all, else an operand may be repeated for it. The result has x's element type. An operand that is a `transpose` of its last two axes is read where it
  * lies.
  */
 export const matmul = <E extends DType, W extends Shape, const O extends MatmulOptions = MatmulOptions>(
@@ -272,11 +291,12 @@ export const matmul = <E extends DType, W extends Shape, const O extends MatmulO
   const at = here()
   const product = (x: unknown): unknown => {
     const [left, right] = [untransposed(x), untransposed(w)]
+    const [a, b] = withLeading(at, left ?? x, right ?? w)
     return apply(
       matmulOperator,
       at,
-      left ?? x,
-      [['the weight', right ?? w]],
+      a,
+      [['the weight', b]],
       withOptions(options, ['transpose'], (): E.Either<UnplacedError, Attrs> => {
         const transpose: unknown = options?.transpose ?? false
         return typeof transpose === 'boolean'

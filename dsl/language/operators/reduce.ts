@@ -46,6 +46,18 @@ export const axisOf = (axis: unknown, x: TensorSpec): E.Either<UnplacedError, nu
   return E.right(axis < 0 ? axis + rank : axis)
 }
 
+/** The error of an axis with more elements than i32 has positions; undefined where it has not, or is a symbol. */
+export const beyondPositions = (axis: number, x: TensorSpec): UnplacedError | undefined => {
+  const size = x.shape[axis]
+  return typeof size === 'number' && size >= 2 ** 31
+    ? badAttribute(
+        'an axis of at most 2,147,483,647 elements: positions are of i32',
+        `axis ${axis} of ${showSpec(x)}`,
+        'reshape the value, and find the position in parts',
+      )
+    : undefined
+}
+
 /** Axes counted from 0, in their order, from one or several that may count from the end. */
 export const axesOf = (axis: unknown, x: TensorSpec): E.Either<UnplacedError, readonly number[]> => {
   const known: number[] = []
@@ -188,6 +200,8 @@ export const reduction = (how: ReduceSpec['how']): Operator => ({
     const within = (d: number) => d >= axis && d < axis + count
     if (how === 'mean' && !isFloat(dtype))
       return E.left(dtypeMismatch('floats', showSpec({ shape, dtype }), "cast first: pipe(cast('f32'))"))
+    const beyond = isChoice(how) ? beyondPositions(axis, { shape, dtype }) : undefined
+    if (beyond !== undefined) return E.left(beyond)
     const kept = attrs['keepDims'] === true
     return E.right({
       dtype: isChoice(how) || (how === 'sum' && dtype === 'u8') ? 'i32' : dtype,

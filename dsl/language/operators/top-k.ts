@@ -16,7 +16,7 @@ import { here } from '../where.js'
 import { apply, parted } from './apply.js'
 import type { Attrs, Operator } from './operator.js'
 import { named, withOptions } from './options.js'
-import { axisOf } from './reduce.js'
+import { axisOf, beyondPositions } from './reduce.js'
 import { takeAlongOperator } from './take-along.js'
 import type { Device, Replaced, Shape } from './types.js'
 
@@ -31,6 +31,8 @@ const attrsFrom = (attrs: Attrs): TopAttrs => attrs as unknown as TopAttrs
 const infer = ([x]: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError, TensorSpec> => {
   const { axis, k } = attrsFrom(attrs)
   const size = x!.shape[axis]
+  const beyond = beyondPositions(axis, x!)
+  if (beyond !== undefined) return E.left(beyond)
   return typeof size === 'number' && k > size
     ? E.left(
         badAttribute(`k: at most ${size}, the size of axis ${axis} of ${showSpec(x!)}`, `${k}`, 'take fewer'),

@@ -27,18 +27,15 @@ const withAxis = shapes.chain(shape =>
 )
 
 describe('products of matrices', () => {
-  const leads = fc.array(size, { maxLength: 2 }).chain(lead =>
-    fc.record({
-      lead: fc.constant(lead),
-      x: fc.constantFrom(
-        lead,
-        [],
-        lead.map(() => 1),
-      ),
-      w: fc.constantFrom(lead, [], [1]),
-    }),
-  )
-  it('either operand may be transposed, and shared by all leading dimensions', async () => {
+  // The last dimensions of some, any of which may be 1.
+  const partOf = (lead: readonly number[]) =>
+    fc
+      .tuple(fc.nat(lead.length), fc.array(fc.boolean(), { minLength: lead.length, maxLength: lead.length }))
+      .map(([from, ones]) => lead.map((one, d) => (ones[d] ? 1 : one)).slice(from))
+  const leads = fc
+    .array(size, { maxLength: 3 })
+    .chain(lead => fc.record({ x: partOf(lead), w: partOf(lead) }))
+  it('either operand may be transposed, and leading dimensions broadcast', async () => {
     await fc.assert(
       fc.asyncProperty(leads, size, size, size, fc.nat(7), async (lead, m, k, n, how) => {
         const [left, right, option] = [(how & 1) > 0, (how & 2) > 0, (how & 4) > 0]
@@ -102,19 +99,35 @@ describe('products of matrices', () => {
     expect(read).toMatchObject({ right: { nodes: plan.nodes } })
   })
 
-  it('refuse leading dimensions that differ; expand makes them equal', async () => {
-    const [x, w] = [counting('f32', [2, 3, 2, 2]), counting('f32', [3, 2, 2], 5)]
+  it('refuse leading dimensions that do not broadcast, and symbols where an operand would be repeated', async () => {
+    const [x, w] = [counting('f32', [2, 3, 2, 2]), counting('f32', [2, 2, 2], 5)]
     expect(problemsOf([x, w], (a, b) => a.pipe(braid.matmul(b)))).toEqual(['ShapeMismatch'])
-    const got = await compute([x, w], (a, b) => a.pipe(braid.matmul(b.pipe(braid.expand([2, 3, 2, 2])))))
-    const each = await Promise.all(
-      [0, 1].map(i =>
-        compute([f32([3, 2, 2], ...x.values.slice(12 * i, 12 * i + 12)), w], (a, b) =>
-          a.pipe(braid.matmul(b)),
-        ),
-      ),
+    const made = braid.graph(
+      { x: braid.tensor('f32', ['n', 1, 2, 2]), w: braid.tensor('f32', [3, 2, 2]) },
+      ({ x, w }) => ({ y: x.pipe(braid.upload(), braid.matmul(w.pipe(braid.upload())), braid.download()) }),
     )
-    expect(got.values).toEqual(each.flatMap(({ values }) => values))
+    expect(braid.irOf(made).problems.map(({ _tag }) => _tag)).toEqual(['ShapeMismatch'])
   })
+})
+
+it('positions beyond i32 are refused, of a symbol once it is bound', () => {
+  const long = 2 ** 31 + 5
+  const given = (size: number | string) => (op: (x: never) => unknown) =>
+    braid.graph({ x: braid.tensor('u8', [size]) }, ({ x }) => ({
+      y: (x.pipe(braid.upload()) as unknown as { pipe: (...all: unknown[]) => never }).pipe(
+        op,
+        braid.download(),
+      ),
+    }))
+  for (const op of [
+    braid.argmax({ axis: 0 }),
+    braid.iota(),
+    (x: { pipe(...all: unknown[]): { values: unknown } }) => x.pipe(braid.topK({ k: 2 })).values,
+  ]) {
+    expect(braid.irOf(given(long)(op as never)).problems[0]?.wanted).toContain('positions are of i32')
+    const bound = braid.compile(given('n')(op as never), { dims: { n: long } })
+    expect(bound._tag === 'Left' && bound.left[0].wanted).toContain('positions are of i32')
+  }
 })
 
 describe('argmax and argmin', () => {
