@@ -11,6 +11,7 @@
 #include "driver/meanwhile.h"
 #include "host/context.h"
 #include "host/graph_run.h"
+#include "host/helpers.h"
 #include "host/touching.h"
 
 namespace braid::host {
@@ -247,6 +248,30 @@ bool performPart(Context& context, const Work& work, const WorkLabel& label, Par
   }
 }
 
+// Work of a kernel from which on two threads are worth their waking: some 100 microseconds of one.
+constexpr double kLargeFlops = 5e6, kLargeBytes = 4e5;
+
+// All of a piece of work, a large kernel's halves beside each other where a core is free.
+bool performAll(Context& context, const Work& work, const WorkLabel& label, Scratch& scratch) {
+  const bool isLarge = work.kind == Work::Kind::launch && !work.kernel->callsUser &&
+                       (work.kernel->flops >= kLargeFlops || work.kernel->movedBytes >= kLargeBytes);
+  if (!isLarge) return performPart(context, work, label, Part::all, scratch);
+  struct Second : Helpers::Half {
+    Context* context;
+    const Work* work;
+    const WorkLabel* label;
+  } second;
+  second.context = &context, second.work = &work, second.label = &label;
+  second.run = [](Helpers::Half* half, Scratch& own) {
+    const auto& mine = *static_cast<Second*>(half);
+    return performPart(*mine.context, *mine.work, *mine.label, Part::second, own);
+  };
+  bool first = false;
+  const bool both = Helpers::instance().beside(
+      &second, [&] { first = performPart(context, work, label, Part::first, scratch); });
+  return both ? first && second.succeeded : performPart(context, work, label, Part::all, scratch);
+}
+
 // A delay of a random length, before half of the pieces: so that either side of every race comes first at
 // times. Returns whether there was one.
 bool jitterDelay(const Context& context, std::uint64_t* jitter) {
@@ -274,7 +299,7 @@ Time performWork(Context& context, const Work& work, const HostOptions::Fault* f
   const bool engine = work.cost.engine != EngineKind::none && work.cost.duration.count() > 0;
   const Time until = engine ? context.engine(work.cost.engine).reserve(ready, work.cost.duration) : ready;
   if (!engine && delay == 0) {
-    performPart(context, work, label, Part::all, scratch);
+    performAll(context, work, label, scratch);
     return context.slowed() ? Clock::now() : until;
   }
   const Time began = Clock::now();
