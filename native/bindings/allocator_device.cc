@@ -108,13 +108,16 @@ void AllocatorDevice::destroy() {
     for (caching::MemPool* pool : pools)
       if (pool != nullptr) memory->close(pool);
     pools.clear();
+    // Hazard: lifetime. An external lane may be over the stream of another lane, so streams are destroyed
+    // once all lanes are retired, which records an event on each.
+    std::vector<Stream> streams;
     for (LaneId id = 0; id < laneKinds.size(); ++id) {
       Lane& lane = lanes->at(id);
       if (laneKinds[id] == LaneKind::none || lane.retired) continue;
-      const Stream stream = lane.stream;
+      if (laneKinds[id] == LaneKind::owned) streams.push_back(lane.stream);
       lanes->retire(lane);
-      if (laneKinds[id] == LaneKind::owned) driver->streamDestroy(stream);
     }
+    for (const Stream stream : streams) driver->streamDestroy(stream);
   }
   if (movedViews > 0) return;
   lanes = nullptr;

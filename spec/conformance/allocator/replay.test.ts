@@ -172,7 +172,7 @@ describe.each(present)('replay on %s', device => {
       expect(done.outstanding).toBe(400)
       expect(done.peakReserved).toBeGreaterThanOrEqual(done.peakLive)
     }
-  }, 60_000)
+  }, 150_000)
 
   it('a block with a pending use is given out after the use has ended, or after a wait', async () => {
     const ops: TraceRow[] = [
