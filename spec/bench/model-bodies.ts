@@ -44,7 +44,7 @@ export interface Weight {
 
 export interface Body {
   readonly name: string
-  readonly kind: 'chain' | 'rows' | 'gpt' | 'decode' | 'attention' | 'conv'
+  readonly kind: 'chain' | 'rows' | 'lines' | 'gpt' | 'decode' | 'attention' | 'conv'
   readonly dtype: Float
   readonly sizes: Readonly<Record<string, number>>
   /** The operations of a chain or of rows, in order; of the GPT none. */
@@ -111,12 +111,18 @@ const step = (x: Any, name: string, flows: Readonly<Record<string, Any>>): Any =
     tanh: () => x.pipe(tanh()),
     relu: () => x.pipe(relu()),
     sum: () => x.pipe(sum({ axis: 1 })),
+    total: () => x.pipe(sum()),
+    columns: () => x.pipe(sum({ axis: 0 })),
     softmax: () => x.pipe(softmax()),
     layerNorm: () => x.pipe(layerNorm({ scale: flows['b'], shift: flows['c'] })),
     rmsNorm: () => x.pipe(rmsNorm({ scale: flows['b'] })),
   }
   return operations[operation!]!()
 }
+
+/** Elements of the last step's result. */
+const writtenBy = (last: string, rows: number, columns: number): number =>
+  ({ sum: rows, total: 1, columns })[last] ?? rows * columns
 
 const stepped = (
   given: Pick<Body, 'name' | 'kind' | 'dtype' | 'steps' | 'bar'>,
@@ -146,9 +152,10 @@ const stepped = (
     ...given,
     sizes: { rows, columns },
     weights,
-    bytes: (read + (steps.includes('sum') ? rows : rows * columns)) * bytesOf[dtype],
+    bytes: (read + writtenBy(steps.at(-1)!, rows, columns)) * bytesOf[dtype],
     // Rounded after each operation on one side and once on the other; sums of thousands add up in any order.
-    allowed: dtype === 'bf16' ? 2 ** -6 : 2 ** -17,
+    // Of a sum of millions of either sign little is left.
+    allowed: dtype === 'bf16' ? 2 ** -6 : steps.includes('total') ? 2 ** -10 : 2 ** -17,
     graph: graph('body', {}, () => {
       const flows = Object.fromEntries(
         used.map(([name, { shape }]) => [name, param(name, tensor(dtype, shape))]),
@@ -178,6 +185,14 @@ const rows = (steps: readonly string[], dtype: Float, length: number): Body =>
     { name: `${steps.join(', then ')} of ${length}`, kind: 'rows', dtype, steps, bar: 1 },
     2 ** 29 / bytesOf[dtype] / length,
     length,
+  )
+
+/** Reductions of rows or columns that are too few to fill a device. */
+const line = (step: string, dtype: Float, rows: number, columns: number): Body =>
+  stepped(
+    { name: `${step} of ${rows} × ${columns}`, kind: 'lines', dtype, steps: [step], bar: 1.25 },
+    rows,
+    columns,
   )
 
 const gptWeights = (sizes: { vocabulary: number; width: number; layers: number; tokens: number }) => {
@@ -333,6 +348,17 @@ export const bodies = (): readonly Body[] => [
   decode({ cached: 1024, length: 1000, vocabulary: 256, width: 768, heads: 12, layers: 12 }),
 ]
 
+/** What `bench models` measures beside these: few long rows and columns. */
+export const longLines = (): readonly Body[] => [
+  line('total', 'f32', 8192, 4096),
+  line('total', 'bf16', 8192, 8192),
+  line('columns', 'f32', 2 ** 20, 32),
+  line('columns', 'bf16', 8192, 4096),
+  line('softmax', 'bf16', 64, 128256),
+  line('softmax', 'f32', 16, 2 ** 20),
+  line('layerNorm', 'f32', 16, 2 ** 20),
+]
+
 /** Causal attention of as many keys as queries; `heads` share `groups` of keys. */
 const attended = (sizes: {
   readonly batch: number
@@ -442,6 +468,7 @@ export const smallBodies = (): readonly Body[] => [
       stepped({ name: steps.join(', '), kind: 'rows', dtype, steps, bar: 1 }, 6, 40),
     ),
   ),
+  ...floats.flatMap(dtype => ['total', 'columns'].map(step => line(step, dtype, 6, 40))),
   gpt({ batch: 2, tokens: 16, vocabulary: 32, width: 32, heads: 2, layers: 2 }),
   decode({ cached: 16, length: 9, vocabulary: 32, width: 32, heads: 2, layers: 2 }),
 ]

@@ -51,6 +51,8 @@ def stepped(job, w):
         "tanh": lambda x, _: torch.tanh(x),
         "relu": lambda x, _: torch.relu(x),
         "sum": lambda x, _: x.sum(1),
+        "total": lambda x, _: x.sum(),
+        "columns": lambda x, _: x.sum(0),
         "softmax": lambda x, _: torch.softmax(x, -1),
         "layerNorm": lambda x, _: F.layer_norm(x, x.shape[-1:], w["b"], w["c"]),
         "rmsNorm": lambda x, _: F.rms_norm(x, x.shape[-1:], w["b"], 1e-5),
