@@ -69,8 +69,8 @@ const compiled = (source: GraphIR, options: unknown): Passed<Plan> =>
     E.chain(rates),
     E.chain(unroll),
     E.chain(devices),
-    // 3. The plan, with long reductions in parts or as wholes; under `mode: 'auto'` for each mode, of which one is chosen. Chains of operations become one kernel
-    // each, where that makes the plan no worse.
+    // 3. The plan, with long reductions in parts or as wholes; under `mode: 'auto'` for each mode, of which one is
+    // chosen. Chains of operations become one kernel each, where that makes the plan no worse.
     E.chain(chooseParts(chooseMode(lowered(portsOf(source))))),
     // 4. Of all plans that were made only the one that is taken is proved.
     E.chain(nowProved),

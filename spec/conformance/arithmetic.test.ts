@@ -10,6 +10,7 @@ import {
   graph,
   interpret,
   map,
+  matmul,
   max,
   min,
   relu,
@@ -24,7 +25,7 @@ import { type HostArray, hostArray, numbers, roundoff, writer } from '../../dsl/
 import { pulled } from '../../runtime/index.js'
 import { opened, present } from './devices.js'
 import type { Values } from './meant.js'
-import { ran } from './yields.js'
+import { expectMeaning, ran } from './yields.js'
 
 // biome-ignore lint/suspicious/noExplicitAny: the graphs here are built in loops, which no type follows
 type Anything = any
@@ -322,6 +323,44 @@ describe.each(present)('arithmetic on %s', device => {
       expect([...held.relu]).toEqual([Number.NaN, 1, 0, 0])
       expect([...held.round]).toEqual([Number.NaN, 1, -0, -0])
     })
+  })
+})
+
+describe.each(present)('shapes on %s', device => {
+  it('leading dimensions of products broadcast, and all elements are reduced, bit for bit', async () => {
+    for (const [ofX, ofW] of [
+      [[2, 1], [3]],
+      [[2, 2], [2]],
+      [
+        [2, 1],
+        [1, 3],
+      ],
+      [[], [3, 1]],
+      [[3, 2, 1], [2]],
+    ] as const)
+      for (const dtype of ['f32', 'bf16'] as const) {
+        const net = graph(
+          { x: tensor(dtype, [...ofX, 5, 8]), w: tensor(dtype, [...ofW, 8, 6]) } as Anything,
+          ({ x, w }: Anything) => {
+            const y = x.pipe(upload(), matmul(w.pipe(upload())))
+            return { y: y.pipe(download()), all: y.pipe(sum(), download()), most: y.pipe(max(), download()) }
+          },
+        )
+        const write = writer(dtype)
+        const wholes = (sizes: readonly number[], times: number): HostArray => {
+          const values = hostArray(
+            dtype,
+            sizes.reduce((product, size) => product * size, 1),
+          )
+          for (let i = 0; i < values.length; i++) values[i] = write(((i * times) % 5) - 2)
+          return values
+        }
+        // Whole numbers that every type holds: no order of additions rounds.
+        await expectMeaning(net as Anything, device, {
+          x: [wholes([...ofX, 5, 8], 3)],
+          w: [wholes([...ofW, 8, 6], 7)],
+        })
+      }
   })
 })
 

@@ -63,7 +63,7 @@ class Splitting {
   private readonly turnOf: number[] = []
   /** By old node: the new one. */
   private readonly renumbered: Int32Array
-  /** Nodes, numbered anew, that were computed again for all that read them, perhaps. */
+  /** Nodes, numbered anew, that were computed again for a reader; nothing may read them any more. */
   private readonly perhapsUnread: number[] = []
   private readonly repeated: Repeated
 
@@ -109,6 +109,7 @@ class Splitting {
     return rewritten(made, order, id => nodes[id]!)
   }
 
+  /** Of the nodes that were computed again for a reader, those that nothing else reads. */
   private unreadIn({ nodes, outputs }: Checked): ReadonlySet<number> {
     const readers = new Int32Array(nodes.length)
     for (const { inputs } of nodes) for (const input of inputs) readers[input]! += 1
@@ -136,7 +137,8 @@ class Splitting {
     for (const id of this.repeated.for(reduction)) {
       const node = this.ir.nodes[id]!
       const inputs = node.inputs.map(input => again.get(input) ?? this.renumbered[input]!)
-      again.set(id, this.push(id, { ...node, inputs }, this.ir.specs[id]!))
+      const name = `${reduction.name}.${node.name}`
+      again.set(id, this.push(id, { ...node, name, inputs }, this.ir.specs[id]!))
       this.perhapsUnread.push(this.renumbered[id]!)
     }
     return again.get(reduction.inputs[0]!) ?? input

@@ -151,6 +151,7 @@ type Chosen = {
   readonly of: Checked
 }
 
+/** The plan that is taken of the graph as it is and of those with fused kernels. */
 const chosen = (planned: (ir: Checked) => Passed<Plan>, ir: Checked): Chosen => {
   const plain = planned(ir)
   const rejected: string[] = []

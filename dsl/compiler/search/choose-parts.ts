@@ -42,9 +42,8 @@ export const chooseParts =
     if (E.isLeft(whole)) return E.right(explained(parts.right, ir, lines))
     const { settings } = ir
     const [less, more] = [fullest(whole.right.bound), fullest(parts.right.bound)]
-    if (settings.memory === 'small' && less < more) return whole
+    if (settings.memory === 'small' && less !== more)
+      return less < more ? whole : E.right(explained(parts.right, ir, lines))
     const ticks = { parts: tickOf(parts.right, settings), whole: tickOf(whole.right, settings) }
-    return ticks.parts > ticks.whole * (1 + worth) && (settings.memory !== 'small' || less === more)
-      ? whole
-      : E.right(explained(parts.right, ir, lines, ticks))
+    return ticks.parts > ticks.whole * (1 + worth) ? whole : E.right(explained(parts.right, ir, lines, ticks))
   }

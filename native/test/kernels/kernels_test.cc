@@ -6,7 +6,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "host/helpers.h"
 #include "kernels/cpu.h"
 #include "kernels/half.h"
 #include "test/cuda/specs.h"
@@ -597,112 +596,6 @@ TEST(HostReduce, AddsManyElementsWithoutLosingAny) {
   std::memset(reinterpret_cast<void*>(sum), 0, 4);
   ASSERT_EQ(launch(*driver, rows, {ones}, {sum}), Status::ok) << driver->lastDetail();
   EXPECT_EQ(found(), static_cast<float>(length));
-}
-
-// Large kernels are computed by two threads, where the machine has two; several streams want a helper at
-// once.
-TEST(HostKernels, LargeOnesYieldTheSameBitsAsOneThreadAlone) {
-  Random random{23};
-  const auto driver = host();
-  struct One {
-    KernelSpec spec;
-    std::vector<DeviceAddress> reads, writes;
-    std::vector<std::uint8_t> wanted;
-  };
-  std::vector<One> all;
-  const auto add = [&](KernelSpec spec, const std::vector<std::pair<DType, std::int64_t>>& reads,
-                       DType output, std::int64_t count) {
-    One one{std::move(spec), {}, {}, {}};
-    for (const auto& [type, elements] : reads)
-      one.reads.push_back(randomMemory(*driver, type, elements, random));
-    const std::size_t bytes = static_cast<std::size_t>(count) * elementBytes(output);
-    one.writes.push_back(allocate(*driver, bytes));
-    one.wanted.resize(bytes);
-    CpuKernelResult kernel;
-    std::string detail;
-    ASSERT_EQ(prepareCpu(&kernel, one.spec, {}, &detail), Status::ok) << detail;
-    EXPECT_TRUE(kernel->flops >= 2e6 || kernel->movedBytes >= 4e5);
-    std::vector<DeviceAddress> addresses = one.reads;
-    addresses.push_back(reinterpret_cast<DeviceAddress>(one.wanted.data()));
-    Scratch scratch;
-    ASSERT_TRUE(kernel->run(addresses.data(), scratch, Part::all));
-    all.push_back(std::move(one));
-  };
-  KernelSpec product;
-  product.kind = KernelSpec::Kind::matmul;
-  product.m = 131, product.n = 300, product.k = 257;
-  product.a = {DType::bf16}, product.b = {DType::bf16}, product.c = {DType::f32};
-  add(product, {{DType::bf16, 131 * 257}, {DType::bf16, 257 * 300}}, DType::f32, 131 * 300);
-  KernelSpec map;
-  map.kind = KernelSpec::Kind::map;
-  map.shape = {250001};
-  map.operands = {{DType::f32, 0, {1}}, {DType::u8, 0, {0}}};
-  map.code = {{MapOp::operand, 0}, {MapOp::operand, 1}, {MapOp::exp, 0}, {MapOp::add, 2, 1}};
-  map.results = {{3, DType::f16}};
-  add(map, {{DType::f32, 250001}, {DType::u8, 1}}, DType::f16, 250001);
-  KernelSpec rows;
-  rows.kind = KernelSpec::Kind::map;
-  rows.shape = {301, 1003};
-  rows.operands = {{DType::f32, 0, {1003, 1}}};
-  rows.code = {{MapOp::operand, 0}, {MapOp::rowMean, 0}, {MapOp::sub, 0, 1}};
-  rows.results = {{2, DType::bf16}};
-  add(rows, {{DType::f32, 301 * 1003}}, DType::bf16, 301 * 1003);
-  for (const auto& [outer, length, inner] : {std::tuple{3, 401, 500}, {1, 200, 3000}, {400, 501, 1}}) {
-    KernelSpec sums;
-    sums.kind = KernelSpec::Kind::reduce;
-    sums.how = ReduceHow::sum;
-    sums.outer = outer, sums.length = length, sums.inner = inner;
-    sums.input = DType::f16, sums.output = DType::f32;
-    add(sums, {{DType::f16, outer * length * inner}}, DType::f32, outer * inner);
-  }
-  const auto launchAll = [&](Stream stream) {
-    for (int turn = 0; turn < 6; ++turn)
-      for (One& one : all) {
-        std::unique_ptr<Kernel> kernel;
-        ASSERT_EQ(driver->prepare(&kernel, one.spec, {}), Status::ok) << driver->lastDetail();
-        std::memset(reinterpret_cast<void*>(one.writes[0]), 0x5a, one.wanted.size());
-        ASSERT_EQ(driver->launch(*kernel, one.reads.data(), one.writes.data(), stream), Status::ok);
-        ASSERT_EQ(driver->streamSynchronize(stream), Status::ok) << driver->lastDetail();
-        EXPECT_EQ(
-            std::memcmp(reinterpret_cast<const void*>(one.writes[0]), one.wanted.data(), one.wanted.size()),
-            0);
-      }
-  };
-  Stream stream = nullptr;
-  ASSERT_EQ(driver->streamCreate(&stream, 0), Status::ok);
-  launchAll(stream);
-  // A second device computes the same at the same time.
-  std::vector<std::thread> others;
-  for (int i = 0; i < 3; ++i)
-    others.emplace_back([&all] {
-      for (int turn = 0; turn < 6; ++turn)
-        for (const One& one : all) {
-          CpuKernelResult kernel;
-          std::string detail;
-          ASSERT_EQ(prepareCpu(&kernel, one.spec, {}, &detail), Status::ok);
-          std::vector<std::uint8_t> found(one.wanted.size());
-          std::vector<DeviceAddress> addresses = one.reads;
-          addresses.push_back(reinterpret_cast<DeviceAddress>(found.data()));
-          struct Second : host::Helpers::Half {
-            const CpuKernel* kernel;
-            const DeviceAddress* addresses;
-          } second;
-          second.kernel = kernel.get(), second.addresses = addresses.data();
-          second.run = [](host::Helpers::Half* half, Scratch& own) {
-            const auto& mine = *static_cast<Second*>(half);
-            return mine.kernel->run(mine.addresses, own, Part::second);
-          };
-          Scratch scratch;
-          if (host::Helpers::instance().beside(
-                  &second, [&] { EXPECT_TRUE(kernel->run(addresses.data(), scratch, Part::first)); }))
-            EXPECT_TRUE(second.succeeded);
-          else
-            EXPECT_TRUE(kernel->run(addresses.data(), scratch, Part::all));
-          EXPECT_EQ(found, one.wanted);
-        }
-    });
-  for (std::thread& other : others) other.join();
-  driver->streamDestroy(stream);
 }
 
 TEST(HostReduce, ChoosesTheFirstOfEqualElementsAndTheFirstNaN) {

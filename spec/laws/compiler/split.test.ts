@@ -108,6 +108,26 @@ describe('split', () => {
     expect(plan.bound.device[0]).toBeLessThan(1.5 * 4 * size)
   })
 
+  test('computes nothing again of a value that is changed in its memory, which would be copied for it', () => {
+    const made = braid.graph(
+      { row: braid.tensor('f32', [1, 1024]), at: braid.tensor('i32', [1]) },
+      ({ row, at }) => {
+        const s = braid.state({ w: braid.tensor('f32', [2 ** 12, 1024]) }) as Any
+        const twice = s.w.pipe(braid.mul(2))
+        s.next({
+          w: s.w.pipe(braid.append(row.pipe(braid.upload()), { axis: 0, at: at.pipe(braid.upload()) })),
+        })
+        return {
+          y: twice.pipe(braid.sub(twice.pipe(braid.mean())), braid.abs(), braid.mean(), braid.download()),
+        }
+      },
+    )
+    const plan = braid.orThrow(braid.compile(made as Any)) as braid.Plan
+    expect(isSplit(plan)).toBe(true)
+    expect(namesOf(plan).filter(name => name.startsWith('copy'))).toEqual([])
+    expect(new Set(namesOf(plan)).size).toBe(plan.nodes.length)
+  })
+
   test('takes whole rows where one kernel of few blocks is predicted to be done sooner', () => {
     const shape = [64, 128256]
     expect(isSplit(planOf(shape, x => x.pipe(braid.layerNorm()), { inFlight: 2 }, 'bf16'))).toBe(false)

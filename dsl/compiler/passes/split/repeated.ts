@@ -2,6 +2,7 @@ import type { GraphNode } from '../../../ir/graph.js'
 import { tensorBytes } from '../../../ir/tensor.js'
 import type { Checked } from '../../analysis/ir.js'
 import { operatorOf } from '../../analysis/operators.js'
+import { takenMemory } from '../fuse/values.js'
 
 /** Readers that a value of their own may be computed for. */
 const reductions: ReadonlySet<string> = new Set(['sum', 'mean', 'max', 'min'])
@@ -18,11 +19,14 @@ export class Repeated {
   private readonly readers: Int32Array
   /** By node: 1 where it is in memory anyway, as an output, a state's next value, or for a reader that is no map. */
   private readonly stored: Uint8Array
+  /** By node: 1 where a kernel changes the value in its memory. A later reader would make it change a copy. */
+  private readonly changed: Uint8Array | undefined
 
   constructor(private readonly ir: Checked) {
     const { nodes, outputs } = ir
     this.readers = new Int32Array(nodes.length)
     this.stored = new Uint8Array(nodes.length)
+    this.changed = takenMemory(ir)
     for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) this.stored[id] = 1
     for (const { id, op, inputs } of nodes)
       for (const input of new Set(inputs)) {
@@ -48,6 +52,7 @@ export class Repeated {
       const id = stack.pop()!
       if (members.has(id)) continue
       if (!this.isElementwise(id, reduction)) {
+        if (this.changed?.[id] === 1) return []
         read.add(id)
         continue
       }
