@@ -7,7 +7,7 @@ import { check, close, runGoogleTest, tally } from './lib/tally.mjs'
 
 const script = name => join(root, 'scripts', name)
 
-/** Runs one of our own scripts and adds the line it ends with to the sum. */
+/** Runs one of our own scripts and adds the line it ends with, and what it says has failed, to the sum. */
 const child = async (sum, name, ...args) => {
   let printed = ''
   const take = text => {
@@ -20,7 +20,9 @@ const child = async (sum, name, ...args) => {
     sum.failed += Number(last[2])
     sum.skipped += Number(last[3])
   }
+  const failed = printed.lastIndexOf('\nFailed: ')
   if (status !== 0) sum.wrong.push(name)
+  if (status !== 0 && failed >= 0 && last) sum.details.push(printed.slice(failed + 1, last.index).trimEnd())
   if (status !== 0 && !Number(last?.[2])) sum.failed++
 }
 

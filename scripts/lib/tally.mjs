@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { root, runConcurrently, tool } from './run.mjs'
 
-export const tally = () => ({ passed: 0, failed: 0, skipped: 0, wrong: [] })
+export const tally = () => ({ passed: 0, failed: 0, skipped: 0, wrong: [], details: [] })
 
 /** One check that either holds or does not. */
 export const check = (sum, name, work) => {
@@ -49,11 +49,27 @@ const addSuites = (sum, suites) => {
   }
 }
 
-/** A program that ends with an error although none of its cases failed counts as one failure. */
-const addStatus = (sum, name, suites, statuses) => {
-  if (statuses.every(status => status === 0)) return
-  if (suites.every(({ failed }) => failed === 0)) sum.failed++
+const lastLines = printed =>
+  printed.length === 0
+    ? ''
+    : `; it printed last:\n${Buffer.concat(printed).toString().trimEnd().split('\n').slice(-40).join('\n')}`
+
+/**
+ * What the statuses of a suite's programs add. A program that ends with an error although none of its cases
+ * failed counts as one failure; what it printed last is repeated at the end of the run.
+ */
+const addStatus = (sum, name, suites, programs) => {
+  const bad = programs.filter(({ status }) => status !== 0)
+  if (bad.length === 0) return
   sum.wrong.push(name)
+  const failed = suites.flatMap(({ name, cases }) =>
+    cases.filter(({ state }) => state === 'failed').map(one => `  ${name}: ${one.name}`),
+  )
+  sum.details.push(...failed)
+  if (failed.length > 0) return
+  sum.failed++
+  for (const { status, printed } of bad)
+    sum.details.push(`  ${name} ended with status ${status}${lastLines(printed)}`)
 }
 
 /** vitest over spec/, or over the files named. Returns the suites, one a file. */
@@ -72,7 +88,7 @@ export const runVitest = async (sum, args = [], env = {}) => {
     return found
   })
   addSuites(sum, suites)
-  addStatus(sum, 'vitest', suites, [status])
+  addStatus(sum, 'vitest', suites, [{ status, printed: [] }])
   return suites
 }
 
@@ -111,20 +127,17 @@ export const runGoogleTest = async (sum, binary, name, env = {}) => {
     const path = report(`${name.replace(/\W+/g, '-')}-${index}.xml`)
     const own = { ...env, GTEST_TOTAL_SHARDS: String(shards), GTEST_SHARD_INDEX: String(index) }
     const args = [`--gtest_output=xml:${path}`, '--gtest_brief=1']
+    const printed = []
     const status = await runConcurrently(binary, args, {
       env: { ...process.env, BRAID_CACHE: 'off', ...own },
+      printed,
     })
-    return { status, suites: googleTestSuites(read(path) ?? '') }
+    return { status, printed, suites: googleTestSuites(read(path) ?? '') }
   }
   const shared = await Promise.all(Array.from({ length: shards }, (_, index) => shard(index)))
   const suites = shared.flatMap(({ suites }) => suites)
   addSuites(sum, suites)
-  addStatus(
-    sum,
-    name,
-    suites,
-    shared.map(({ status }) => status),
-  )
+  addStatus(sum, name, suites, shared)
   return suites
 }
 
@@ -137,7 +150,7 @@ export const listSkipped = suites => {
 
 /** The closing line; the exit status. */
 export const close = sum => {
-  if (sum.wrong.length) console.log(`\nFailed: ${sum.wrong.join(', ')}`)
+  if (sum.wrong.length) console.log(`\nFailed: ${[sum.wrong.join(', '), ...sum.details].join('\n')}`)
   console.log(`\n${sum.passed} passed, ${sum.failed} failed, ${sum.skipped} skipped`)
   return sum.failed === 0 ? 0 : 1
 }
