@@ -18,7 +18,7 @@ CudaDriver::CudaDriver(std::shared_ptr<Context> context, const LibraryPaths& pat
       call_(context_->call()),
       graph_(context_->library().graph),
       compiler_(std::make_shared<Compiler>(context_, paths.nvrtc, paths.kernels)),
-      blas_(std::make_shared<Blas>(context_, compiler_, paths.cublasLt, paths.choices)),
+      blas_(std::make_shared<Blas>(context_, compiler_, paths)),
       cudnn_(std::make_shared<CudnnKernels>(context_, compiler_, paths)) {
   pageProperties_.location.id = context_->device();
 }

@@ -16,11 +16,13 @@ namespace braid::cuda {
 enum class UseCudnn : std::uint8_t { measured, never, always };
 
 // Names or paths to try, in order, for each library; empty: where an installation has them. And the folders
-// where measured choices and compiled kernels are kept; empty: nowhere.
+// where measured choices and compiled kernels are kept; empty: nowhere. Without cuBLASLt, which tests and
+// comparisons ask for, products are computed by Braid's own kernels.
 struct LibraryPaths {
   std::vector<std::string> driver, nvrtc, cublasLt, cudnn;
   std::string choices{}, kernels{};
   UseCudnn useCudnn = UseCudnn::measured;
+  bool useCublasLt = true;
 };
 
 // A library opened at run time. Never closed: CUDA's libraries keep threads and exit handlers of their own,

@@ -12,10 +12,14 @@ cuda::LibraryPaths installed() {
   cuda::LibraryPaths paths;
   paths.choices = cuda::cacheFolder("choices");
   paths.kernels = cuda::cacheFolder("kernels");
-  const char* given = std::getenv("BRAID_CUDNN");
-  const std::string use = given ? given : "";
+  const auto given = [](const char* name) -> std::string {
+    const char* text = std::getenv(name);
+    return text ? text : "";
+  };
+  const std::string use = given("BRAID_CUDNN");
   if (use == "off") paths.useCudnn = cuda::UseCudnn::never;
   if (use == "always") paths.useCudnn = cuda::UseCudnn::always;
+  paths.useCublasLt = given("BRAID_CUBLASLT") != "off";
   return paths;
 }
 

@@ -64,7 +64,8 @@ CudaReport probe(const LibraryPaths& paths) {
                             std::to_string(nvrtc->major) + "." + std::to_string(nvrtc->minor), ""}
             : LibraryReport{"NVRTC", "", "", problem});
   problem.clear();
-  const auto blas = CublasLtLibrary::open(paths.cublasLt, version, &problem);
+  const auto blas = paths.useCublasLt ? CublasLtLibrary::open(paths.cublasLt, version, &problem) : nullptr;
+  if (!paths.useCublasLt) problem = "not looked for: BRAID_CUBLASLT=off";
   all.libraries.push_back(
       blas ? LibraryReport{"cuBLASLt", blas->library.path, libraryVersionText(blas->version), ""}
            : LibraryReport{"cuBLASLt", "", "", problem});

@@ -1,7 +1,7 @@
 // Products that compute what follows them: the plan yields what the graph means, within one rounding less than the
 // operations apart, and a kernel that reads another bias or residual, or leaves out a step, is noticed.
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   add,
   cast,
@@ -211,7 +211,26 @@ const changed = (plan: Plan, change: (kernel: Anything, reads: number[], json: A
   return orThrow(parsePlan(JSON.stringify(json)))
 }
 
-describe.each(present)('on %s', device => {
+// On cuda once more without the library that multiplies matrices, by Braid's own kernels.
+const ways = present.flatMap(device =>
+  device === 'host'
+    ? [[device, 'on']]
+    : [
+        [device, 'on'],
+        [device, 'off'],
+      ],
+) as readonly (readonly [string, 'on' | 'off'])[]
+
+describe.each(ways)('on %s, cuBLASLt %s', (device, use) => {
+  const before = process.env['BRAID_CUBLASLT']
+  beforeAll(() => {
+    process.env['BRAID_CUBLASLT'] = use
+  })
+  afterAll(() => {
+    if (before === undefined) delete process.env['BRAID_CUBLASLT']
+    else process.env['BRAID_CUBLASLT'] = before
+  })
+
   it('a product with an epilogue is what the graph means', { timeout: 60_000 }, async () => {
     let found = 0
     await fc.assert(

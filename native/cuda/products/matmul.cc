@@ -20,6 +20,15 @@ constexpr int kCandidates = 8;
 // anew.
 constexpr int kChoiceFormat = 3;
 
+DeviceAddress first(DeviceAddress address, const MatmulOperand& operand) {
+  return address + static_cast<std::uint64_t>(operand.offset) * elementBytes(operand.dtype);
+}
+
+// Whether the kernel for few rows may read these operands.
+bool isAligned(const DeviceAddress* reads, const KernelSpec& spec) {
+  return ((first(reads[0], spec.a) | first(reads[1], spec.b)) & 15) == 0;
+}
+
 class MatmulKernel : public CudaKernel {
  public:
   MatmulKernel(std::unique_ptr<MatmulProblem> problem, std::vector<MatmulChoice> choices,
@@ -64,18 +73,34 @@ class MatmulKernel : public CudaKernel {
   }
 
  private:
-  static DeviceAddress first(DeviceAddress address, const MatmulOperand& operand) {
-    return address + static_cast<std::uint64_t>(operand.offset) * elementBytes(operand.dtype);
-  }
-
-  bool isFew(const DeviceAddress* reads) const {
-    return few_ && ((first(reads[0], spec_.a) | first(reads[1], spec_.b)) & 15) == 0;
-  }
+  bool isFew(const DeviceAddress* reads) const { return few_ && isAligned(reads, spec_); }
 
   std::unique_ptr<Kernel> few_;    // instead of the library, where it was faster
   std::unique_ptr<Kernel> apart_;  // after the library, the steps that it does not do
   std::unique_ptr<MatmulProblem> problem_;
   std::vector<MatmulChoice> choices_;  // stricter alignments first
+  KernelSpec spec_;
+};
+
+// Without the library: the kernel for few rows, or the tiled one where that may not read the operands.
+class OwnMatmul : public CudaKernel {
+ public:
+  OwnMatmul(std::unique_ptr<Kernel> few, std::unique_ptr<Kernel> tiled, const KernelSpec& spec)
+      : few_(std::move(few)), tiled_(std::move(tiled)), spec_(spec) {}
+  bool waitsForNodes() const override { return few_->waitsForNodes() && tiled_->waitsForNodes(); }
+  Status node(const DeviceAddress* reads, const DeviceAddress* writes, KernelNode* node) const override {
+    return taken(reads).node(reads, writes, node);
+  }
+  Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override {
+    return taken(reads).launch(reads, writes, stream);
+  }
+
+ private:
+  const CudaKernel& taken(const DeviceAddress* reads) const {
+    return static_cast<const CudaKernel&>(isAligned(reads, spec_) ? *few_ : *tiled_);
+  }
+
+  std::unique_ptr<Kernel> few_, tiled_;
   KernelSpec spec_;
 };
 
@@ -127,20 +152,23 @@ BlasSession::~BlasSession() {
   library->call.cublasLtDestroy(handle);
 }
 
-Blas::Blas(std::shared_ptr<Context> context, std::shared_ptr<Compiler> compiler,
-           std::vector<std::string> paths, std::string folder)
+Blas::Blas(std::shared_ptr<Context> context, std::shared_ptr<Compiler> compiler, const LibraryPaths& paths)
     : context_(std::move(context)),
       compiler_(std::move(compiler)),
-      paths_(std::move(paths)),
-      files_(std::move(folder)) {}
+      paths_(paths.cublasLt),
+      isLibraryUsed_(paths.useCublasLt),
+      files_(paths.choices) {}
 
 Status Blas::ready() {
-  if (session_) return Status::ok;
+  if (session_ || !isLibraryUsed_) return Status::ok;
   std::string problem;
   auto session = std::make_shared<BlasSession>();
   session->context = context_;
   session->library = CublasLtLibrary::open(paths_, context_->library().version, &problem);
-  if (!session->library) return fail(Status::fileNotFound, problem);
+  if (!session->library) {
+    isLibraryUsed_ = false;
+    return Status::ok;
+  }
   if (const cublasStatus code = session->library->call.cublasLtCreate(&session->handle)) {
     session->handle = nullptr;
     return fail(code == kCublasAllocFailed ? Status::outOfMemory : Status::notInitialized,
@@ -259,10 +287,22 @@ Status Blas::choose(const KernelSpec& spec, MatmulChosen* chosen) {
   return Status::ok;
 }
 
+Status Blas::prepareOwn(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel) {
+  KernelSource source;
+  matmulSource(spec, &source);
+  std::unique_ptr<Kernel> tiled;
+  const Status status = generate(source, 2 + spec.epilogue.reads(), "cuLaunchKernel(matmul)", &tiled);
+  if (status != Status::ok) return status;
+  std::unique_ptr<Kernel> few = MatmulProblem::supported(spec) ? fewRows(spec) : nullptr;
+  *kernel = few ? std::make_unique<OwnMatmul>(std::move(few), std::move(tiled), spec) : std::move(tiled);
+  return Status::ok;
+}
+
 Status Blas::prepare(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel) {
   const std::lock_guard lock(mutex_);
   if (MatmulProblem::supported(spec)) {
     if (const Status status = ready(); status != Status::ok) return status;
+    if (!isLibraryUsed_) return prepareOwn(spec, kernel);
     const auto [entry, fresh] = chosen_.try_emplace(problemKey(spec));
     MatmulChosen& chosen = entry->second;
     Status status = fresh ? choose(spec, &chosen) : Status::ok;
@@ -285,9 +325,7 @@ Status Blas::prepare(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel) {
       return Status::ok;
     }
   }
-  KernelSource source;
-  matmulSource(spec, &source);
-  return generate(source, 2 + spec.epilogue.reads(), "cuLaunchKernel(matmul)", kernel);
+  return prepareOwn(spec, kernel);
 }
 
 }  // namespace braid::cuda

@@ -29,16 +29,17 @@ struct MatmulAddresses {
 
 class MatmulProblem;
 
-// Makes matmul kernels of one device. The library is opened at the first one that needs it. What is measured
-// for a problem is kept in `folder`, if that is not empty.
+// Makes matmul kernels of one device. The library is opened at the first one that needs it; where it is
+// missing, Braid's own kernels compute every product. What is measured for a problem is kept in a folder.
 class Blas {
  public:
-  Blas(std::shared_ptr<Context> context, std::shared_ptr<Compiler> compiler, std::vector<std::string> paths,
-       std::string folder);
+  Blas(std::shared_ptr<Context> context, std::shared_ptr<Compiler> compiler, const LibraryPaths& paths);
   Status prepare(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel);
 
  private:
   Status ready();
+  // By Braid's own kernels.
+  Status prepareOwn(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel);
   // The kernel for few rows; null where there is none.
   bool fewRows(const KernelSpec& spec, KernelSource* source) const;
   std::unique_ptr<Kernel> fewRows(const KernelSpec& spec);
@@ -64,6 +65,7 @@ class Blas {
   std::shared_ptr<Context> context_;
   std::shared_ptr<Compiler> compiler_;
   std::vector<std::string> paths_;
+  bool isLibraryUsed_;  // it is not missing, or it has not been looked for yet
   std::shared_ptr<BlasSession> session_;
   const ChoiceFiles files_;
   std::mutex mutex_;

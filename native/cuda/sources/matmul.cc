@@ -142,34 +142,51 @@ braid_matmul_few(const A* a, const B* b, PARAMETERS Index count) {
 }
 )cuda";
 
-// A block makes one 16 × 16 tile of c, walking along k in steps of 16. Past the edges the tiles hold zeros.
-// Which index of an operand runs fastest across threads depends on its layout, so that its reads stay side
-// by side.
+// A block makes one 64 × 64 tile of c, a thread 4 × 4 elements of it, walking along k in steps of 16. Past the
+// edges the tiles hold zeros. Which index of an operand runs fastest across threads depends on its layout, so that
+// its reads stay side by side.
 constexpr const char* kBody = R"cuda(
+constexpr int TILE = 64, STEP = 16;
+// TILE lines of an operand along k, from line0 and k0 on: ACROSS, lines lie side by side in memory.
+template <bool ACROSS, class T>
+FN void fetch(float (&to)[STEP][TILE + 4], const T* from, Index line0, Index lines, Index k0, Index pitch) {
+  #pragma unroll
+  for (int i = threadIdx.x; i < TILE * STEP; i += 256) {
+    const int line = ACROSS ? i % TILE : i / STEP, k = ACROSS ? i / TILE : i % STEP;
+    const bool inside = line0 + line < lines && k0 + k < K;
+    to[k][line] = inside ? loadF(from[ACROSS ? (k0 + k) * pitch + line0 + line : (line0 + line) * pitch + k0 + k]) : 0.0f;
+  }
+}
 extern "C" __global__ void __launch_bounds__(256)
 braid_matmul(const A* a, const B* b, PARAMETERS Index count) {
   gridDependencySync();
-  __shared__ float left[16][17], right[16][17];
-  const Index tilesN = (N + 15) / 16, tilesM = (M + 15) / 16;
+  __shared__ float left[STEP][TILE + 4], right[STEP][TILE + 4];
+  const Index tilesN = (N + TILE - 1) / TILE, tilesM = (M + TILE - 1) / TILE;
   const Index tile = blockIdx.x, layer = tile / (tilesM * tilesN);
-  const Index row0 = tile / tilesN % tilesM * 16, column0 = tile % tilesN * 16;
-  const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+  const Index row0 = tile / tilesN % tilesM * TILE, column0 = tile % tilesN * TILE;
+  const int x = threadIdx.x % 16 * 4, y = threadIdx.x / 16 * 4;
   a += layer * STRIDE_A;
   b += layer * STRIDE_B;
-  float sum = 0.0f;
-  for (Index k0 = 0; k0 < K; k0 += 16) {
-    if (TRANSPOSE_A) left[x][y] = row0 + x < M && k0 + y < K ? loadF(a[(k0 + y) * ROW_A + row0 + x]) : 0.0f;
-    else left[y][x] = row0 + y < M && k0 + x < K ? loadF(a[(row0 + y) * ROW_A + k0 + x]) : 0.0f;
-    if (TRANSPOSE_B) right[x][y] = column0 + y < N && k0 + x < K ? loadF(b[(column0 + y) * ROW_B + k0 + x]) : 0.0f;
-    else right[y][x] = column0 + x < N && k0 + y < K ? loadF(b[(k0 + y) * ROW_B + column0 + x]) : 0.0f;
+  float sum[4][4] = {};
+  for (Index k0 = 0; k0 < K; k0 += STEP) {
+    fetch<TRANSPOSE_A>(left, a, row0, M, k0, ROW_A);
+    fetch<!TRANSPOSE_B>(right, b, column0, N, k0, ROW_B);
     __syncthreads();
     #pragma unroll
-    for (int k = 0; k < 16; ++k) sum += left[y][k] * right[k][x];
+    for (int k = 0; k < STEP; ++k)
+      #pragma unroll
+      for (int i = 0; i < 4; ++i)
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) sum[i][j] = fmaf(left[k][y + i], right[k][x + j], sum[i][j]);
     __syncthreads();
   }
-  if (row0 + y >= M || column0 + x >= N) return;
-  const Index at = layer * STRIDE_C + (row0 + y) * N + column0 + x;
-  finish(sum, BIAS ? loadF(bias[column0 + x]) : 0.0f, RESIDUAL ? loadF(residual[at]) : 0.0f, c, auxiliary, at);
+  for (int i = 0; i < 4; ++i)
+    for (int j = 0; j < 4; ++j) {
+      const Index row = row0 + y + i, column = column0 + x + j;
+      if (row >= M || column >= N) continue;
+      const Index at = layer * STRIDE_C + row * N + column;
+      finish(sum[i][j], BIAS ? loadF(bias[column]) : 0.0f, RESIDUAL ? loadF(residual[at]) : 0.0f, c, auxiliary, at);
+    }
 }
 )cuda";
 
@@ -271,7 +288,7 @@ bool fewRowsSource(const KernelSpec& spec, int architecture, int multiprocessors
 
 void matmulSource(const KernelSpec& spec, KernelSource* source) {
   source->text = productText(spec) + kBody;
-  const std::int64_t tiles = (spec.m + 15) / 16 * ((spec.n + 15) / 16) * spec.batch;
+  const std::int64_t tiles = (spec.m + 63) / 64 * ((spec.n + 63) / 64) * spec.batch;
   source->plain = {"braid_matmul", tiles * 256, 256, false};
   pointers(spec, source);
   source->count = tiles;

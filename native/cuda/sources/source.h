@@ -63,8 +63,8 @@ void appendSource(const KernelSpec& spec, KernelSource* source);
 void joinSource(const KernelSpec& spec, KernelSource* source);
 // Random numbers by Philox4x32-10; the second pointer is that of the counter.
 void randomSource(const KernelSpec& spec, KernelSource* source);
-// A tiled product for the operand types that cuBLASLt does not multiply, and for k = 0. Sums in f32, in order
-// of k.
+// A tiled product: for the operand types that cuBLASLt does not multiply, for k = 0, and where there is no
+// cuBLASLt. Sums in f32, in order of k.
 void matmulSource(const KernelSpec& spec, KernelSource* source);
 // A product of few rows, where a and b are aligned to 16 bytes; false where there is none of this shape. Sums
 // in f32, in an order that depends on the sizes and the device alone.

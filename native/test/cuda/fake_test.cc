@@ -583,7 +583,31 @@ TEST(CudaLibraries, ReportWhatWasSearchedAndWhatToDo) {
   product.kind = KernelSpec::Kind::matmul;
   product.m = product.n = product.k = 2;
   EXPECT_EQ(driver->prepare(&kernel, product, {}), Status::fileNotFound);
-  EXPECT_NE(driver->lastDetail().find("pip install nvidia-cublas"), std::string::npos);
+  EXPECT_NE(driver->lastDetail().find("pip install nvidia-cuda-nvrtc"), std::string::npos);
+}
+
+TEST(CudaLibraries, ProductsAreComputedWithoutCublasLt) {
+  cuda::LibraryPaths missing = kFake, off = kFake;
+  missing.cublasLt = {"/nowhere/libbraid-absent.so"};
+  off.useCublasLt = false;
+  for (const cuda::LibraryPaths& paths : {missing, off}) {
+    std::unique_ptr<Driver> driver;
+    ASSERT_EQ(cuda::CudaDriver::open(0, paths, &driver), Status::ok);
+    KernelSpec product;
+    product.kind = KernelSpec::Kind::matmul;
+    product.n = product.k = 8;
+    for (const std::int64_t rows : {2, 5}) {
+      product.m = rows;
+      std::unique_ptr<Kernel> kernel;
+      ASSERT_EQ(driver->prepare(&kernel, product, {}), Status::ok) << driver->lastDetail();
+      for (const DeviceAddress at : {512, 516}) {
+        const DeviceAddress addresses[] = {at, at};
+        EXPECT_EQ(kernel->form(addresses, addresses), Kernel::Form::node);
+        EXPECT_EQ(driver->launch(*kernel, addresses, addresses, nullptr), Status::ok);
+        EXPECT_EQ(lastLaunch(), rows == 2 && at == 512 ? "braid_matmul_few" : "braid_matmul");
+      }
+    }
+  }
 }
 
 TEST(CudaLibraries, PreferTheDriversOwnMajorVersion) {

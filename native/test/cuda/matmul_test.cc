@@ -77,11 +77,12 @@ TEST(CudaMatmul, MeansWhatTheHostsKernelMeans) {
                                                      {2, 77, 264},
                                                      {2, 9, 63},
                                                      {1, 1, 8},
-                                                     {5, 24, 40}})
+                                                     {5, 24, 40},
+                                                     {70, 131, 35}})
       for (const bool transposed : {false, true}) {
         Product one = productOf(random, type, sizes, transposed, products.size());
         KernelSource source;
-        const int architecture = products.size() % 3 == 0 ? 80 : 90;
+        const int architecture = products.size() % 5 == 0 ? 80 : 90;
         one.few = fewRowsSource(one.spec, architecture, products.size() % 2 == 0 ? 8 : 132, &source);
         const std::int64_t unit = 16 / static_cast<std::int64_t>(elementBytes(type));
         EXPECT_EQ(one.few, sizes[0] <= 4 && (transposed ? sizes[2] : sizes[1]) % unit == 0);
