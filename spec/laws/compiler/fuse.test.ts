@@ -26,6 +26,7 @@ import {
   type Graph,
   graph,
   interpret,
+  iota,
   keep,
   lane,
   layerNorm,
@@ -326,6 +327,17 @@ describe('fuse', () => {
     ],
     ['whole numbers with floats', x => x.pipe(cast('i32'), mul(3), cast('f32')), 3],
   ])('never %s', (_, body, kernels) => {
+    const made = graph(square, ({ x }) => ({ y: body(x.pipe(upload())).pipe(download()) }))
+    expect(kernelsOf(fused(made as never))).toHaveLength(kernels)
+  })
+
+  test.each<[string, (x: Square) => DeviceFlow<AnyTensor>, number]>([
+    ['comparisons with a constant', x => x.pipe(cast('i32'), keep(), less(7), where(x, 0)), 2],
+    ['masks', x => x.pipe(less(0), mul(x.pipe(less(1))), cast('f32'), mul(x)), 1],
+    ['positions', x => x.pipe(add(x.pipe(iota({ axis: 1 }), keep(), mul(3), add(1), cast('f32')))), 2],
+    ['what is larger than 2^24', x => x.pipe(add(x.pipe(iota(), keep(), mul(2 ** 19), cast('f32')))), 3],
+    ['what a kernel of i32 reads', x => x.pipe(iota(), keep(), add(1), mul(2 ** 30), cast('f32'), mul(x)), 3],
+  ])('of whole numbers beside floats: %s', (_, body, kernels) => {
     const made = graph(square, ({ x }) => ({ y: body(x.pipe(upload())).pipe(download()) }))
     expect(kernelsOf(fused(made as never))).toHaveLength(kernels)
   })

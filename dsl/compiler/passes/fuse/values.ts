@@ -10,6 +10,7 @@ import type { Checked } from '../../analysis/ir.js'
 import { donatedReads, isView, operatorOf } from '../../analysis/operators.js'
 import { takesMemory } from '../../analysis/taken-memory.js'
 import { type Access, alongRow, type Composed, inOrder, reachedBy } from './access.js'
+import { inFloats, type Range, wholeNumbers } from './whole-numbers.js'
 
 /** The bytes of each operand of a kernel that these accesses reach. */
 export const bytesOf = ({ operands }: MapSpec, accesses: readonly Access[]): readonly number[] => {
@@ -103,6 +104,11 @@ export class Values {
   readonly end: Float64Array
   /** By node: bytes that its memory adds to those that are held anyway. */
   readonly bytes: Float64Array
+  /** By node, of whole numbers: how large they can be. */
+  private readonly ranges: Range[] = []
+  /** Nodes whose kernel of i32 yields the same in f32. */
+  private readonly eithers: number[] = []
+  private readonly floating = new Map<Elementwise, Elementwise>()
   private readonly known = new Map<KernelSpec, Elementwise>()
   private readonly specs = new Map<string, ReduceSpec | GatherSpec>()
   private readonly accesses = new Map<string, Access>()
@@ -122,6 +128,7 @@ export class Values {
       if (node.op !== 'delay') for (const input of inputs) ready = Math.max(ready, this.end[input]!)
       this.end[id] = ready + time
     }
+    if (this.eithers.length > 0) this.joinFloats()
   }
 
   /** When everything that a node reads is there. */
@@ -143,6 +150,7 @@ export class Values {
     if (lowered.as === 'view') {
       if (plainViews.has(op) && !hasOrder)
         this.viewFrom[id] = lowered.offsetBytes / elementBytes[output.dtype]
+      this.ranges[id] = this.ranges[inputs[0]!]
       return 0
     }
     this.bytes[id] = tensorBytes(output)
@@ -153,6 +161,7 @@ export class Values {
     const { kernel, flops, movedBytes } = lowered
     if (!hasOrder)
       this.elementwise[id] = this.elementwiseOf(kernel, () => operator.tolerance(output, given, node.attrs))
+    if (!isFloat(output.dtype)) this.measureNumbers(node, this.elementwise[id]?.kernel ?? kernel)
     return this.measured(node, { op, kernel, flops, movedBytes })
   }
 
@@ -182,6 +191,65 @@ export class Values {
     }
     this.known.set(key, made)
     return made
+  }
+
+  /** Notes how large the whole numbers of a node can be, and whether its kernel may compute in f32. */
+  private measureNumbers({ id, inputs }: GraphNode, kernel: KernelSpec): void {
+    if (kernel.kind === 'reduce' && (kernel.how === 'argmax' || kernel.how === 'argmin'))
+      this.ranges[id] = { least: 0, most: kernel.length - 1 }
+    if (kernel.kind !== 'map' || kernel.compute !== 'i32') return
+    const { range, inFloats } = wholeNumbers(
+      kernel,
+      inputs.map(input => this.ranges[input]),
+    )
+    this.ranges[id] = range
+    if (inFloats && this.elementwise[id] !== undefined) this.eithers.push(id)
+  }
+
+  /** The node whose memory an input is, with the views in between left out. */
+  private behind(id: number): number {
+    let at = id
+    while (this.viewFrom[at]! >= 0) at = this.ir.nodes[at]!.inputs[0]!
+    return at
+  }
+
+  /**
+   * Kernels of whole numbers that yield the same in f32, and are beside kernels of floats, compute in f32: then they can
+   * be one kernel with these. Not what a kernel that has to compute in i32 reads.
+   */
+  private joinFloats(): void {
+    const { nodes } = this.ir
+    const either = new Set(this.eithers)
+    const computes = (id: number) => this.elementwise[id]?.kernel.compute
+    for (let id = nodes.length - 1; id >= 0; id--)
+      if (computes(id) === 'i32' && !either.has(id))
+        for (const input of nodes[id]!.inputs) either.delete(this.behind(input))
+    const beside = new Map<number, number[]>([...either].map(id => [id, []]))
+    const found: number[] = []
+    for (const { id, inputs } of nodes) {
+      const own = computes(id)
+      if (own === undefined) continue
+      for (const input of inputs) {
+        const source = this.behind(input)
+        if (either.has(id) && either.has(source)) {
+          beside.get(id)!.push(source)
+          beside.get(source)!.push(id)
+        } else if (own === 'f32' && either.has(source)) found.push(source)
+        else if (computes(source) === 'f32' && either.has(id)) found.push(id)
+      }
+    }
+    const floats = new Set(found)
+    for (const id of floats) for (const other of beside.get(id)!) floats.add(other)
+    for (const id of floats) {
+      const own = this.elementwise[id]!
+      let made = this.floating.get(own)
+      if (made === undefined) {
+        made = { ...own, number: this.known.size, kernel: inFloats(own.kernel) }
+        this.known.set(made.kernel, made)
+        this.floating.set(own, made)
+      }
+      this.elementwise[id] = made
+    }
   }
 
   /** Equal accesses are one object, so that most comparisons of them end at once. */
