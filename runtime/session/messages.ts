@@ -8,7 +8,7 @@ import type { NativeFailure } from '../addon.js'
 import type { Block } from '../device/block.js'
 import { failureText, isNativeFailure } from '../device/open-failure.js'
 import { type DeviceError, RunError, type RunErrorTag } from '../errors.js'
-import type { SafetensorsFault } from '../files/safetensors.js'
+import { SafetensorsError, type SafetensorsFault } from '../files/safetensors.js'
 import { describe, type Mismatch, thrown, type ValueSpec } from '../values.js'
 
 // ---- open -------------------------------------------------------------------------------------------------
@@ -204,6 +204,20 @@ export const missingParam = (
     `a typed array, or a function that fills the bytes`,
 })
 
+/** A parameter that the file of all given parameters does not have, which has `names`. */
+export const missingTensor = (
+  { name, dtype, shape }: ValueSpec,
+  path: string,
+  names: readonly string[],
+): DeviceError => ({
+  _tag: 'MissingParam',
+  at: path,
+  subject: name,
+  wanted: `a tensor of this name, ${dtype}[${shape.join(', ')}]`,
+  found: names.slice(0, 8).join(', ') + (names.length > 8 ? ', …' : '') || 'none at all',
+  next: `name the parameter as the file does, or give { ${JSON.stringify(name)}: file.source('…') }`,
+})
+
 /** Values by name that `open` takes: the option of that name. */
 export type Kind = 'params' | 'state'
 const wrongTag = { params: 'WrongParam', state: 'WrongState' } as const
@@ -225,15 +239,24 @@ export const disposedParams = (names: readonly string[]): DeviceError => ({
   next: 'dispose of them after the last plan that reads them has been opened',
 })
 
-export const paramThrew = (name: string, cause: unknown, kind: Kind = 'params'): DeviceError => ({
+/** What a file has wrong, as an error of the values that it was to give. */
+export const fromFile = (fault: SafetensorsFault, kind: Kind): DeviceError => ({
+  ...fault,
   _tag: wrongTag[kind],
-  at: `${kind}.${name}`,
-  subject: name,
-  wanted: 'a source that fills the bytes',
-  found: `one that threw: ${thrown(cause)}`,
-  next: 'correct the source; its error is the cause',
-  cause,
 })
+
+export const paramThrew = (name: string, cause: unknown, kind: Kind = 'params'): DeviceError =>
+  cause instanceof SafetensorsError
+    ? { ...fromFile(cause.fault, kind), cause }
+    : {
+        _tag: wrongTag[kind],
+        at: `${kind}.${name}`,
+        subject: name,
+        wanted: 'a source that fills the bytes',
+        found: `one that threw: ${thrown(cause)}`,
+        next: 'correct the source; its error is the cause',
+        cause,
+      }
 
 const runError =
   (_tag: RunErrorTag) =>
@@ -269,8 +292,6 @@ export const missingState = (
       ? `write all states to the file (session.state.save), or give some by name: { ${JSON.stringify(name)}: … }`
       : `give it by name, or a file of all states: open(plan, { state: { ${JSON.stringify(name)}: … } })`,
 })
-
-export const unreadableState = (fault: SafetensorsFault): DeviceError => ({ ...fault, _tag: 'WrongState' })
 
 const nameOf = { params: 'parameter', state: 'state' } as const
 

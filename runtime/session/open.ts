@@ -19,7 +19,7 @@ import { checkParams, deviceParams, loadParams, type ParamSources } from './para
 import type { Written } from './ports.js'
 import { referencesFor } from './references.js'
 import { type Following, makeSession, type Session } from './session.js'
-import { deviceOf, ParamFailure, SharedParams, sourcesOf, withBlocks } from './shared-params.js'
+import { deviceOf, ParamFailure, pathOf, SharedParams, sourcesOf, withBlocks } from './shared-params.js'
 import { checkState, loadStates } from './state.js'
 import {
   checkSwapOptions,
@@ -71,7 +71,7 @@ const errorsTogether = (plan: Plan, options: OpenOptions): readonly DeviceError[
     ...unrunnable(plan),
     ...choiceErrors(chosen(options), plan.devices, problem => tooFewDevices(plan, problem)),
     ...(inFlight <= plan.inFlight ? [] : [tooManyInFlight(plan, inFlight)]),
-    ...checkParams(plan, params, writtenIn(plan)),
+    ...checkParams(plan, params, writtenIn(plan), new Set(), fileOf(options)),
     ...checkState(plan, options.state),
   ]
 }
@@ -161,6 +161,7 @@ const checkFollowing = (
         params.sources,
         writtenIn(plan),
         E.isLeft(pairs) ? new Set() : new Set(pairs.right.keys()),
+        params.path,
       ),
       ...checkState(plan, options.state),
     ]
@@ -259,6 +260,9 @@ const whyNotOpened = (
 
 const sourcesIn = ({ params = {} }: OpenOptions): ParamSources =>
   SharedParams.is(params) ? sourcesOf(params) : params
+
+const fileOf = ({ params = {} }: OpenOptions): string | undefined =>
+  SharedParams.is(params) ? pathOf(params) : undefined
 
 /** Runs the body with the parameters that are on the session's devices already: buffers and their blocks. */
 const withShared = async <A>(

@@ -3,12 +3,22 @@ import { type Block, coreOf, endLoan, lendBlock, sharedHandle } from '../device/
 import { Device } from '../device/device.js'
 import { type Lane, makeLane } from '../device/lane.js'
 import { type DeviceError, DisposedError } from '../errors.js'
+import type { Safetensors } from '../files/safetensors.js'
 import { describe, type ValueSpec } from '../values.js'
 import { wrongParam } from './messages.js'
-import { fillParam, type ParamSource, type ParamSources } from './params.js'
+import {
+  fillParam,
+  isFile,
+  type ParamFile,
+  type ParamSource,
+  type ParamSources,
+  sourcesOfFile,
+} from './params.js'
 
 /** The sources and the blocks of shared parameters, for `open`. */
 export let sourcesOf: (params: SharedParams) => ParamSources
+/** The file that all sources of shared parameters are of. */
+export let pathOf: (params: SharedParams) => string | undefined
 /** The device of shared parameters; throws once they are disposed of. */
 export let deviceOf: (params: SharedParams) => Device
 /**
@@ -20,6 +30,17 @@ export let withBlocks: <A>(
   specs: readonly ValueSpec[],
   body: (blocks: ReadonlyMap<string, number>) => Promise<A>,
 ) => Promise<A>
+
+/** What shared parameters are made of. */
+interface Origin {
+  readonly device: Device
+  /** Whether the device is closed with them. */
+  readonly ownsDevice: boolean
+  readonly sources: ParamSources
+  /** The file that all sources are of, and whether it is closed with them. */
+  readonly file?: Safetensors
+  readonly ownsFile?: boolean
+}
 
 /** An error of a parameter that is found while a session opens. */
 export class ParamFailure extends Error {
@@ -39,8 +60,8 @@ interface Resident {
  * memory of theirs until they close.
  */
 export class SharedParams implements AsyncDisposable {
+  readonly #origin: Origin
   readonly #device: Device
-  readonly #ownDevice: boolean
   readonly #lane: Lane
   readonly #sources: ParamSources
   readonly #resident = new Map<string, Promise<Resident>>()
@@ -48,15 +69,16 @@ export class SharedParams implements AsyncDisposable {
   readonly #lent = new Map<string, Block>()
   #disposing: Promise<void> | undefined
 
-  constructor(device: Device, ownDevice: boolean, sources: ParamSources) {
-    this.#device = device
-    this.#ownDevice = ownDevice
-    this.#lane = device.lane({ name: 'params' })
-    this.#sources = sources
+  constructor(origin: Origin) {
+    this.#origin = origin
+    this.#device = origin.device
+    this.#lane = origin.device.lane({ name: 'params' })
+    this.#sources = origin.sources
   }
 
   static {
     sourcesOf = params => params.#sources
+    pathOf = params => params.#origin.file?.path
     deviceOf = params => {
       params.#alive()
       return params.#device
@@ -130,7 +152,9 @@ export class SharedParams implements AsyncDisposable {
     for (const each of resident)
       if (each.status === 'fulfilled' && !each.value.block.disposed) each.value.block.free()
     if (!this.#device.closed) this.#lane[Symbol.dispose]()
-    if (this.#ownDevice) await this.#device.close()
+    const { file, ownsFile, ownsDevice } = this.#origin
+    if (ownsFile) await file?.close()
+    if (ownsDevice) await this.#device.close()
   }
 
   async #blocks(specs: readonly ValueSpec[]): Promise<ReadonlyMap<string, number>> {
@@ -192,28 +216,50 @@ export class SharedParams implements AsyncDisposable {
   }
 }
 
-/**
- * Parameters by name that several sessions of one device share: `open(plan, { params: weights })`. An array is
- * as the plan's parameter; a function fills the bytes when the first session that needs it opens, since the
- * type is the plan's. `device`: an open Device, or a name. Throws a TypeError for sources of other kinds, and
- * what opening the device throws.
- */
-export const params = async (device: Device | (string & {}), source: ParamSources): Promise<SharedParams> => {
-  if (typeof source !== 'object' || source === null)
-    throw new TypeError(
-      `params: wanted an object of values by name; found ${describe(source)}. Next: pass { w: … }`,
-    )
+/** The source of each parameter; or a TypeError that names the first value that is none. */
+const checkedSources = (source: ParamSources): ParamSources => {
   for (const [name, value] of Object.entries(source))
     if (typeof value !== 'function' && !ArrayBuffer.isView(value))
       throw new TypeError(
         `params.${name}: wanted a typed array, or a function that fills the bytes; ` +
           `found ${describe(value)}. Next: correct it, or leave it out`,
       )
-  const sources = { ...source }
-  if (Device.is(device)) {
-    if (device.closed) throw new DisposedError('the device of params', 'open one again: Device.open(name)')
-    return new SharedParams(device, false, sources)
+  return { ...source }
+}
+
+const openedDevice = async (
+  device: Device | (string & {}),
+): Promise<Pick<Origin, 'device' | 'ownsDevice'>> => {
+  if (!Device.is(device)) return { device: orThrow(await Device.open(device)()), ownsDevice: true }
+  if (device.closed) throw new DisposedError('the device of params', 'open one again: Device.open(name)')
+  return { device, ownsDevice: false }
+}
+
+/**
+ * Parameters by name that several sessions of one device share: `open(plan, { params: weights })`. An array is
+ * as the plan's parameter; a function fills the bytes when the first session that needs it opens, since the
+ * type is the plan's. A file has each parameter under its name: `safetensors(path)` is open until the parameters are
+ * disposed of, and one that is open already stays open as long as sessions are opened with them. `device`: an open
+ * Device, or a name. Throws a TypeError for sources of other kinds, and what opening the file or the device throws.
+ */
+export const params = async (
+  device: Device | (string & {}),
+  source: ParamSources | ParamFile,
+): Promise<SharedParams> => {
+  if ((typeof source !== 'object' && typeof source !== 'function') || source === null)
+    throw new TypeError(
+      `params: wanted an object of values by name, or safetensors(path); found ${describe(source)}. ` +
+        'Next: pass { w: … }',
+    )
+  const ownsFile = typeof source === 'function'
+  const given = ownsFile ? orThrow(await source()) : source
+  const file = isFile(given) ? given : undefined
+  try {
+    const sources = file === undefined ? checkedSources(given as ParamSources) : sourcesOfFile(file)
+    const opened = await openedDevice(device)
+    return new SharedParams({ ...opened, sources, ...(file === undefined ? {} : { file, ownsFile }) })
+  } catch (error) {
+    if (ownsFile) await file?.close()
+    throw error
   }
-  const opened = await Device.open(device)()
-  return new SharedParams(orThrow(opened), true, sources)
 }
