@@ -314,6 +314,8 @@ export interface NativeSpace {
   keepUntil(block: number, event: number): number
   /** A block of a program's output is given back: what lanes were noted by recordStream is marked now. */
   endLoan(block: number): number
+  /** Makes the lane, the block's home, wait for every use that was marked, also by recordStream. */
+  waitUses(block: number, lane: number): number
   /** 1 where graphs or sessions keep the block's memory beyond its free, else 0. */
   held(block: number): number
 }

@@ -319,23 +319,57 @@ export const notValues = (at: string, kind: Kind, found: unknown): RunError =>
     next: `write session.${kind}.write('name', value)`,
   })
 
-export const sharedParam = (at: string, name: string): RunError =>
-  runError('SharedParam')(at, about('params', name), {
-    wanted: 'a parameter of this session alone',
-    found: 'one that sessions share, whose ticks know nothing of each other',
-    next: 'open the plan with values of its own for what is written; other sessions keep what they were opened with',
+/** A write to shared parameters that was called on them. */
+export const wrongSharedWrite = (at: string, name: string, mismatch: Mismatch, cause?: unknown): RunError =>
+  runError('WrongWrite')(at, `params: ${name}`, mismatch, cause)
+
+export const notSharedValues = (at: string, found: unknown): RunError =>
+  wrongSharedWrite(at, 'write', {
+    wanted: 'a name and a value, or an object of values by name',
+    found: describe(found),
+    next: "write weights.write('name', value)",
   })
 
-export const copyFailed = (at: string, op: string, failure: NativeFailure, isOver: boolean): RunError =>
+export const notASource = (at: string, name: string, found: unknown): RunError =>
+  wrongSharedWrite(at, name, {
+    wanted: 'a typed array, or a function that fills the bytes',
+    found: describe(found),
+    next: 'correct it',
+  })
+
+export const unknownShared = (at: string, name: unknown, names: readonly string[]): RunError =>
+  runError('UnknownName')(at, `params: ${typeof name === 'string' ? name : describe(name)}`, {
+    wanted: `the name of a shared parameter: ${listed(names, 'there are none')}`,
+    found: describe(name),
+    next: 'use one of the names',
+  })
+
+/** Sessions that share a name have parameters of two types under it. */
+export const severalSharedTypes = (at: string, wanted: ValueSpec, found: ValueSpec): RunError =>
+  wrongSharedWrite(at, wanted.name, {
+    wanted: `a value of ${wanted.dtype}[${wanted.shape.join(', ')}], as a session has it`,
+    found: `one of ${found.dtype}[${found.shape.join(', ')}], as another session has it`,
+    next: 'give one of the parameters another name, or open its plan with parameters of its own',
+  })
+
+/** `over`: whose memory may be written in part. */
+export const copyFailed = (
+  at: string,
+  op: string,
+  failure: NativeFailure,
+  over?: 'the session' | 'all sessions that read it',
+): RunError =>
   runError('CopyFailed')(
     at,
     op,
     {
       wanted: 'a copy between two ticks',
       found: isNativeFailure(failure) ? failureText(failure) : thrown(failure),
-      next: isOver
-        ? 'the value may be written in part, so this session is over and freed: open the plan again'
-        : 'try again, or open the plan again',
+      next:
+        over === undefined
+          ? 'try again, or open the plan again'
+          : `the value may be written in part, so ${over} ${over === 'the session' ? 'is' : 'are'} over and freed: ` +
+            `open the ${over === 'the session' ? 'plan' : 'plans'} again`,
     },
     failure,
   )

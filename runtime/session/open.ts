@@ -19,7 +19,15 @@ import { checkParams, deviceParams, loadParams, type ParamSources } from './para
 import type { Written } from './ports.js'
 import { referencesFor } from './references.js'
 import { type Following, makeSession, type Session } from './session.js'
-import { deviceOf, ParamFailure, pathOf, SharedParams, sourcesOf, withBlocks } from './shared-params.js'
+import {
+  deviceOf,
+  ParamFailure,
+  pathOf,
+  SharedParams,
+  share,
+  sourcesOf,
+  withBlocks,
+} from './shared-params.js'
 import { checkState, loadStates } from './state.js'
 import {
   checkSwapOptions,
@@ -195,7 +203,9 @@ const openPlan = async (
   const { signal } = options
   let program: NativeProgram | undefined
   let sharedBuffers: ReadonlySet<number> = new Set()
+  const sharing = opening.shared && share(opening.shared, opening.isShared)
   const fail = async (error: DeviceError): Promise<E.Either<DeviceError, never>> => {
+    sharing?.end()
     await program?.close().catch(() => undefined)
     return E.left(error)
   }
@@ -234,6 +244,7 @@ const openPlan = async (
       inFlight: Math.min(options.inFlight ?? plan.inFlight, plan.inFlight),
       written: writtenIn(plan),
       shared: sharedBuffers,
+      ...(sharing ? { sharing } : {}),
       ...(opening.inputs ? { inputs: opening.inputs } : {}),
     }),
   )

@@ -117,6 +117,17 @@ export const loadParams = async (
   return undefined
 }
 
+/** Copies a value into each of its buffers: pinned memory, or memory of a device. */
+export const putValue = async (
+  program: Pick<NativeProgram, 'view' | 'load'>,
+  buffers: readonly PlanBuffer[],
+  bytes: Uint8Array,
+): Promise<void> => {
+  for (const { id, space } of buffers)
+    if (space === 'pinned') new Uint8Array(program.view(id, 0), 0, bytes.length).set(bytes)
+    else await program.load(id, bytes)
+}
+
 /** What `work` resolves to, unless the signal is aborted before: then its reason is thrown. */
 const untilAborted = async <A>(work: A | Promise<A>, signal: AbortSignal | undefined): Promise<A> => {
   if (signal === undefined) return work
