@@ -11,6 +11,7 @@ export {
   interpret,
   interpretRanks,
 } from './interpret/interpret.js'
+export { type Distance, distance, type Meaning, meaning } from './interpret/meaning.js'
 export type { Between, InterpretedStates } from './interpret/states.js'
 export { BraidError, orThrow } from './ir/braid-error.js'
 export type { Fault, FaultPart } from './ir/fault.js'

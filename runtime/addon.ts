@@ -73,6 +73,11 @@ export interface NativeReport {
   readonly devices: readonly NativeDeviceInfo[]
   readonly libraries: readonly { name: string; found: string; version: string; problem: string }[]
   /**
+   * Whether cuDNN is asked: `measured`, where it is faster; on GPUs from this compute capability on (80: 8.0), of problems
+   * of so many floating-point operations. `always` asks it of all problems, and measures nothing.
+   */
+  readonly cudnn: { use: 'measured' | 'never' | 'always'; leastArchitecture: number; askedFrom: number }
+  /**
    * The measured choices of algorithms: the folder where they are kept (empty: nowhere), how many are there, and
    * how many this process has measured. And how many kernels of this process call cuDNN.
    */
@@ -314,6 +319,8 @@ export interface NativeSpace {
   keepUntil(block: number, event: number): number
   /** A block of a program's output is given back: what lanes were noted by recordStream is marked now. */
   endLoan(block: number): number
+  /** Makes the lane, the block's home, wait for every use that was marked, also by recordStream. */
+  waitUses(block: number, lane: number): number
   /** 1 where graphs or sessions keep the block's memory beyond its free, else 0. */
   held(block: number): number
 }

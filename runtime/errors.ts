@@ -46,7 +46,6 @@ export type RunErrorTag =
   | 'SessionFailed' // an earlier run met a failure of the device
   | 'UnknownName' // no state or parameter of this name
   | 'WrongWrite' // a value of another type or length than its state or parameter, or its source threw
-  | 'SharedParam' // a write to a parameter that other sessions read
   | 'CopyFailed' // the device failed in a copy between two ticks; after a write the session is over
   | 'BadOption'
 

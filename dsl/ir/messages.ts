@@ -48,7 +48,6 @@ const titles: Readonly<Record<string, string>> = {
   SessionFailed: 'The session failed in an earlier run',
   UnknownName: 'Nothing has this name',
   WrongWrite: 'This value cannot be written',
-  SharedParam: 'Other sessions read this parameter',
   CopyFailed: 'A copy between two ticks failed',
   Cancelled: 'Opening was cancelled',
   BadProgram: 'This is not a program that can be run',

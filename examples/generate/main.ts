@@ -1,11 +1,16 @@
-// Writes text with a GPT over bytes and a key-value cache, and shows that the cache changes nothing: a forward pass over
-// the whole text, without one, must give the same scores. Exit status 1 if it does not.
+// Writes text with a GPT over bytes and a key-value cache, and checks it twice: a forward pass over the whole text, without
+// a cache, must give the same scores; and `interpret` must, for the prompt and the first bytes. Exit status 1 if one does
+// not.
 import { compile, explain, orThrow } from 'braid-gpu'
 import { Device, open, params, pulled, type SharedParams } from 'braid-gpu/runtime'
 import { lastValueFrom, map, type Observable, tap, toArray } from 'rxjs'
 import { type Model, openCheckpoint } from './checkpoint.js'
+import { compareWithMeaning, isInterpreted, type Written } from './meant.js'
 import { decoder, forward } from './network.js'
 import { readOptions, usage } from './options.js'
+
+/** The first ticks that are compared with `interpret`: those of the default prompt, and a few of the decoder's own. */
+const interpreted = 10
 
 const row = (name: string, text: string): void => console.log(`  ${name.padEnd(12)}${text}`)
 
@@ -14,12 +19,6 @@ const shown = (byte: number): string =>
   byte === 10 || (byte >= 32 && byte < 127)
     ? String.fromCharCode(byte)
     : `\\x${byte.toString(16).padStart(2, '0')}`
-
-/** What a tick yields: the byte that was chosen after the one it has read, and the scores of all. */
-interface Written {
-  readonly byte: number
-  readonly logits: Float32Array
-}
 
 /** The bytes of the prompt; then the decoder goes on with its own. */
 const forcedBytes = function* (prompt: Uint8Array, ticks: number) {
@@ -78,7 +77,8 @@ const main = async (): Promise<boolean> => {
   await using device = orThrow(await Device.open(options.device as string)())
   row('device', device.name)
   await using weights = await params(device, source)
-  const plan = orThrow(compile(decoder(model, { temperature, seed }), { inFlight: 2 }))
+  const net = decoder(model, { temperature, seed })
+  const plan = orThrow(compile(net, { inFlight: 2 }))
   const inPlace = explain(plan, 'text').match(/changes .* in place/g)?.length ?? 0
   row('cache', `${2 * layers} states, ${inPlace} of them written in place`)
   await using session = orThrow(await open(plan, { device, params: weights })())
@@ -107,7 +107,17 @@ const main = async (): Promise<boolean> => {
     `  ${holds ? '✓' : '✗'} scores of ${all.length} bytes, against a forward pass without a cache: ` +
       `within ${largest(apart).toExponential(1)} (allowed: ${allowed})`,
   )
-  return holds
+  if (!isInterpreted(model)) {
+    console.log('  not compared with interpret, which would take long for so many weights')
+    return holds
+  }
+  const few = text.subarray(0, Math.min(ticks, interpreted))
+  const meant = await compareWithMeaning(net, source, few, all)
+  console.log(
+    `  ${meant.holds ? '✓' : '✗'} first ${meant.ticks} bytes and their scores, against interpret: ` +
+      `within ${meant.apart.toExponential(1)} (allowed: ${meant.allowed.toExponential(1)})`,
+  )
+  return holds && meant.holds
 }
 
 try {

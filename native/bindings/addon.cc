@@ -32,6 +32,11 @@ Napi::Value probe(const Napi::CallbackInfo& info) {
   Napi::Object result = Napi::Object::New(env);
   result.Set("devices", devices);
   result.Set("libraries", libraries);
+  Napi::Object cudnn = Napi::Object::New(env);
+  cudnn.Set("use", report.cudnn.use);
+  cudnn.Set("leastArchitecture", report.cudnn.leastArchitecture);
+  cudnn.Set("askedFrom", report.cudnn.askedFrom);
+  result.Set("cudnn", cudnn);
   Napi::Object choices = Napi::Object::New(env);
   choices.Set("folder", report.choices.folder);
   choices.Set("kept", static_cast<double>(report.choices.kept));

@@ -148,6 +148,29 @@ napi_value endLoan(napi_env env, napi_callback_info info) {
   return code(env, static_cast<int>(status));
 }
 
+// block, lane: the lane waits for every use that was marked so far. The block has none of them any more.
+napi_value waitUses(napi_env env, napi_callback_info info) {
+  const Call<MemorySpace, 2> call(env, info);
+  if (call.refusal != 0) return code(env, call.refusal);
+  AllocatorDevice& device = call.device();
+  Block* block = pointer<Block>(call.arguments[0]);
+  Lane* lane = device.lane(call.arguments[1]);
+  if (!block || !lane || lane->retired) return code(env, bad);
+  Status status = device.driver->bind();
+  if (status == Status::ok) status = call.owner->allocator->endLoan(block);
+  if (status != Status::ok) return code(env, static_cast<int>(status));
+  std::vector<Mark*> uses;
+  call.owner->allocator->takeUses(block, &uses);
+  {
+    std::lock_guard guard(lane->mutex);
+    bool issued = false;
+    for (Mark* const use : uses)
+      if (status == Status::ok) status = device.lanes->wait(*lane, *use, &issued);
+  }
+  for (Mark* const use : uses) use->release();
+  return code(env, static_cast<int>(status));
+}
+
 // lane → an event, its point in `out`; 0, and the code in `out`.
 template <bool timed>
 napi_value recordMark(napi_env env, napi_callback_info info) {
@@ -360,6 +383,7 @@ void defineSpaceCalls(napi_env env, napi_value object, const std::shared_ptr<All
   function(env, object, "recordStream", use<&caching::Allocator::recordStream>, data, device);
   function(env, object, "keepUntil", keepUntil, data, device);
   function(env, object, "endLoan", endLoan, data, device);
+  function(env, object, "waitUses", waitUses, data, device);
   function(env, object, "held", held, data, device);
 }
 

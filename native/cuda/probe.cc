@@ -75,6 +75,10 @@ CudaReport probe(const LibraryPaths& paths) {
   all.libraries.push_back(
       cudnn ? LibraryReport{"cuDNN", cudnn->library.path, libraryVersionText(cudnn->version), ""}
             : LibraryReport{"cuDNN", "", "", problem});
+  all.cudnn = {paths.useCudnn == UseCudnn::never    ? "never"
+               : paths.useCudnn == UseCudnn::always ? "always"
+                                                    : "measured",
+               kLeastArchitecture, kAskedFrom};
   all.choices = {paths.choices, ChoiceFiles(paths.choices).count(), measuredChoices(), preparedByCudnn()};
   all.kernels = {paths.kernels, CodeFiles(paths.kernels).count(), compiledKernels()};
   return all;

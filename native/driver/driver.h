@@ -218,11 +218,19 @@ struct KernelsReport {
   std::size_t kept = 0;
   std::uint64_t compiled = 0;
 };
+// Whether cuDNN is asked ("measured", "never", "always"), on GPUs from this compute capability on (80: 8.0),
+// of problems of so many floating-point operations.
+struct CudnnReport {
+  std::string use;
+  int leastArchitecture = 0;
+  double askedFrom = 0;
+};
 struct CudaReport {
   int deviceCount = 0;
   std::vector<LibraryReport> libraries;
   std::vector<DeviceInfo> devices;
   std::vector<std::size_t> freeBytes;
+  CudnnReport cudnn;
   ChoicesReport choices;
   KernelsReport kernels;
 };

@@ -1,6 +1,6 @@
 import { lastValueFrom, toArray } from 'rxjs'
-import type { HostArray, Program } from '../../dsl/index.js'
-import { distance, meaning, numbers } from '../../dsl/internal.js'
+import { distance, type HostArray, meaning, type Program } from '../../dsl/index.js'
+import { numbers } from '../../dsl/internal.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 
 export interface CheckResult {

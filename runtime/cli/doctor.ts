@@ -5,6 +5,7 @@ import { type DeviceName, type DeviceSummary, devices } from '../device/devices.
 import { allocConfFromEnvironment, allocConfVariables, readAllocConf } from '../device/settings/conf.js'
 import { device, parse } from './args.js'
 import { machineFile, measuredMachine } from './doctor-machine.js'
+import { type Uses, usesOf } from './doctor-uses.js'
 import { save } from './files.js'
 import { measureHost } from './host-figures.js'
 import { Misuse, type Output } from './io.js'
@@ -29,7 +30,7 @@ const advice: readonly (readonly [RegExp, string, string])[] = [
   ],
   [
     /cublas/i,
-    'matmul on cuda',
+    "fast products on cuda; without it Braid's own kernels compute them",
     'pip install nvidia-cublas-cu12 (or -cu13), or the CUDA toolkit; then put its folder in LD_LIBRARY_PATH',
   ],
   [
@@ -59,15 +60,19 @@ interface Probe {
   readonly found: readonly DeviceSummary[]
   readonly libraries: readonly Library[]
   readonly kept: Kept | undefined
+  readonly uses: Uses | undefined
   readonly problem: string | undefined
 }
 
 const probe = (): Probe => {
   try {
-    const { libraries, choices, kernels } = native().probe()
-    return { found: devices(), libraries, kept: { choices, kernels }, problem: undefined }
+    const { libraries, choices, kernels, cudnn } = native().probe()
+    const found = devices()
+    const uses = usesOf({ libraries, cudnn }, found)
+    return { found, libraries, kept: { choices, kernels }, uses, problem: undefined }
   } catch (error) {
-    return { found: [], libraries: [], kept: undefined, problem: (error as Error).message }
+    const { message: problem } = error as Error
+    return { found: [], libraries: [], kept: undefined, uses: undefined, problem }
   }
 }
 
@@ -137,7 +142,7 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
   if (values.device !== undefined && values.machine === undefined)
     throw new Misuse(`--device says where --machine FILE is measured: give --machine too\nusage: ${usage}`)
   const wanted = values.device === undefined ? 'auto' : device(values.device)
-  const { found, libraries, kept, problem } = probe()
+  const { found, libraries, kept, uses, problem } = probe()
   const gpu = found.some(({ kind }) => kind === 'cuda')
   const todo = libraries
     .filter(({ found }) => found === '')
@@ -164,12 +169,13 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
     devices: found,
     libraries,
     ...kept,
+    ...(uses === undefined ? {} : { uses }),
     todo,
     auto: gpu ? 'cuda:0' : 'host',
     allocator,
     ...(measured === undefined ? {} : { machine: measured }),
   })
-  sayDoctor({ system, found, libraries, kept, problem, todo, allocator, measured, gpu }, out)
+  sayDoctor({ system, found, libraries, kept, uses, problem, todo, allocator, measured, gpu }, out)
   return problem === undefined ? 0 : 1
 }
 
@@ -184,7 +190,7 @@ interface Report extends Probe {
 }
 
 const sayDoctor = (report: Report, out: Output): void => {
-  const { system, found, libraries, kept, problem, todo, allocator, measured, gpu } = report
+  const { system, found, libraries, kept, uses, problem, todo, allocator, measured, gpu } = report
   const { bold, good, bad, dim } = out.styles
   const { cores, memory } = system
   const free = `${bytes(memory.free)} of ${bytes(memory.total)} memory free`
@@ -200,6 +206,10 @@ const sayDoctor = (report: Report, out: Output): void => {
     found === '' ? problem : `${[version, found].filter(Boolean).join('  ')}, for ${purposeOf(name)}`,
   ])
   if (rows.length > 0) out.say(`\n${bold('Libraries')}\n${table(rows, '  ')}`)
+  if (uses !== undefined)
+    out.say(
+      `\n${bold(`What computes what on cuda${gpu ? '' : ', where there is a GPU'}`)}\n${table(Object.entries(uses), '  ')}`,
+    )
   if (kept !== undefined) sayKept(kept, out)
   saySettings(allocator, out)
   if (measured !== undefined) {

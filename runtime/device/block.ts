@@ -21,6 +21,8 @@ export let makeBlock: (
 export let addressFor: (block: Block, at: string) => number
 /** What the addon knows a block of device memory by. Throws unless the block is alive. */
 export let sharedHandle: (block: Block) => number
+/** Makes the home lane of a block wait for all uses that other lanes marked. */
+export let waitUses: (block: Block) => void
 /** A block that stays its lender's: an output of a session while its lease is held, or a shared parameter. */
 export let lendBlock: (core: Core, loan: Loan) => Block
 /** Makes the block unusable, and marks what `recordStream` noted. `why` and `next` are for later uses of it. */
@@ -136,6 +138,10 @@ export class Block implements Disposable {
     sharedHandle = block => {
       block.#alive('open')
       return block.#handle
+    }
+    waitUses = block => {
+      block.#alive('a write')
+      block.#check(block.#space.waitUses(block.#handle, block.#home), 'a write')
     }
     spaceOf = block => block.#space
     homeOf = block => block.#home

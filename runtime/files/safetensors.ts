@@ -39,6 +39,7 @@ export class SafetensorsError extends Error {
 }
 
 export interface Safetensors extends AsyncDisposable {
+  readonly path: string
   /** The tensors by name, in the order of the header. */
   readonly tensors: ReadonlyMap<string, StoredTensor>
   /** Tensors whose element type Braid does not compute with: by name, the type. */
@@ -131,6 +132,7 @@ const reader = (path: string, file: FileHandle, header: Header): Safetensors => 
         })
     }
   return {
+    path,
     tensors: header.tensors,
     foreign: header.foreign,
     metadata: header.metadata,

@@ -16,7 +16,7 @@ import type { Ticks } from './ticks.js'
  * The state behind a session: the plan that is open, the run that drives it, and what happens between two ticks. A
  * plan that another one has taken over from stays open until its last lease is given back.
  */
-export class Engine implements RunHost, OpenPlanHost, Keeper {
+export class Engine implements RunHost, OpenPlanHost, Omit<Keeper, 'alive'> {
   readonly enqueueUs = new Recent()
   readonly fillUs = new Recent()
   readonly tickMs = new Recent()
@@ -190,14 +190,6 @@ export class Engine implements RunHost, OpenPlanHost, Keeper {
 
   read(buffer: number): Promise<ArrayBuffer> {
     return this.#open.program.read(buffer)
-  }
-
-  load(buffer: number, bytes: Uint8Array): Promise<void> {
-    return this.#open.program.load(buffer, bytes)
-  }
-
-  view(buffer: number): ArrayBuffer {
-    return this.#open.program.view(buffer, 0)
   }
 
   broken(failure: RunError): void {

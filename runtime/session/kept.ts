@@ -7,25 +7,26 @@ import type { NativeFailure } from '../addon.js'
 import type { RunError } from '../errors.js'
 import { SafetensorsError, writeSafetensors } from '../files/safetensors.js'
 import { arrayOver, fill, type ValueSpec } from '../values.js'
-import { copyFailed, type Kind, notValues, sharedParam, unknownName, wrongWrite } from './messages.js'
-import { fillParam, type ParamSource, type ParamSources, paramsByName } from './params.js'
+import { copyFailed, type Kind, notValues, unknownName, wrongWrite } from './messages.js'
+import type { OpenPlan } from './open-plan.js'
+import { fillParam, type ParamSource, type ParamSources, paramsByName, putValue } from './params.js'
 import { specOf } from './ports.js'
+import type { Reader, SharedValue } from './sharing.js'
 import { firstState, statesByName } from './state.js'
 
 /** What a session's states and parameters need of it. */
 export interface Keeper {
-  /** The plan that runs, and the buffers of its parameters that other sessions share. */
-  readonly open: { readonly plan: Plan; readonly shared: ReadonlySet<number> }
+  /** The plan that runs. */
+  readonly open: Pick<OpenPlan, 'plan' | 'program' | 'shared' | 'sharing'>
+  /** The session closes. */
+  readonly over: boolean
+  /** Throws once the session was asked to close. */
+  alive(): void
   /**
    * Runs the body after all ticks that are submitted, and before any that is not; bodies run in the order of the
    * calls. `next` is the number of the tick that comes after it.
    */
   between<A>(body: (next: number) => Promise<A>): Promise<A>
-  /** Copies a buffer of the device in or out. Only in the body of `between`. */
-  load(buffer: number, bytes: Uint8Array): Promise<void>
-  read(buffer: number): Promise<ArrayBuffer>
-  /** The memory of a pinned parameter. */
-  view(buffer: number): ArrayBuffer
   /** A write that has failed in part: no tick may see it. */
   broken(failure: RunError): void
 }
@@ -34,6 +35,12 @@ export interface Keeper {
 interface Kept {
   readonly spec: ValueSpec
   readonly buffers: readonly PlanBuffer[]
+}
+
+/** A value that is to be written, and its bytes. */
+interface Write {
+  readonly kept: Kept
+  readonly bytes: Uint8Array
 }
 
 const keptIn = (plan: Plan, kind: Kind): ReadonlyMap<string, Kept> => {
@@ -75,7 +82,7 @@ class KeptValues {
   async read(name: string): Promise<HostArray> {
     const at = here().toString()
     this.get(name, at)
-    return this.keeper.between(() => this.copyOut(this.get(name, at), at))
+    return this.between(() => this.copyOut(this.get(name, at), at))
   }
 
   /**
@@ -93,7 +100,6 @@ class KeptValues {
     const given = typeof first === 'string' ? [[first, value] as const] : Object.entries(first)
     const writes = given.map(([name, source]) => {
       const kept = this.get(name, at)
-      this.refuse(kept, at)
       if (typeof source === 'function') return { kept, source, bytes: new Uint8Array(kept.spec.bytes) }
       const bytes = new Uint8Array(kept.spec.bytes)
       const mismatch = fill(arrayOver(bytes.buffer, 0, kept.spec), source, kept.spec)
@@ -101,18 +107,26 @@ class KeptValues {
       return { kept, bytes }
     })
     for (const { kept, source, bytes } of writes) if (source) await this.#filled(kept, source, bytes, at)
-    return this.keeper.between(async next => {
-      const now = writes.map(({ kept, bytes }) => ({ kept: this.#still(kept, at), bytes }))
+    return this.carryOut(writes, at)
+  }
+
+  protected carryOut(writes: readonly Write[], at: string): Promise<number> {
+    return this.between(async next => {
+      const now = writes.map(({ kept, bytes }) => ({ kept: this.still(kept, at), bytes }))
       for (const { kept, bytes } of now) await this.copyIn(kept, bytes, at)
       return next
     })
   }
 
+  protected between<A>(body: (next: number) => Promise<A>): Promise<A> {
+    this.keeper.alive()
+    return this.keeper.between(body)
+  }
+
   /** A value that was looked up before the session may have gone over to another plan, which may have another type. */
-  #still(kept: Kept, at: string): Kept {
+  protected still(kept: Kept, at: string): Kept {
     const now = this.get(kept.spec.name, at)
     if (now === kept) return now
-    this.refuse(now, at)
     if (showSpec(now.spec) === showSpec(kept.spec)) return now
     throw wrongWrite(at, this.kind, kept.spec.name, {
       wanted: `a value of ${showSpec(now.spec)}, as the plan has it that the session went over to meanwhile`,
@@ -131,15 +145,11 @@ class KeptValues {
     return [...this.#kept.values()]
   }
 
-  protected refuse(_kept: Kept, _at: string): void {}
-
   protected async copyIn({ spec, buffers }: Kept, bytes: Uint8Array, at: string): Promise<void> {
     try {
-      for (const { id, space } of buffers)
-        if (space === 'pinned') new Uint8Array(this.keeper.view(id), 0, bytes.length).set(bytes)
-        else await this.keeper.load(id, bytes)
+      await putValue(this.keeper.open.program, buffers, bytes)
     } catch (failure) {
-      const error = copyFailed(at, `write ${spec.name}`, failure as NativeFailure, true)
+      const error = copyFailed(at, `write ${spec.name}`, failure as NativeFailure, 'the session')
       this.keeper.broken(error)
       throw error
     }
@@ -147,12 +157,12 @@ class KeptValues {
 
   protected async copyOut({ spec, buffers }: Kept, at: string): Promise<HostArray> {
     const { id, space } = buffers[0]!
+    const { program } = this.keeper.open
     try {
-      const bytes =
-        space === 'pinned' ? this.keeper.view(id).slice(0, spec.bytes) : await this.keeper.read(id)
+      const bytes = space === 'pinned' ? program.view(id, 0).slice(0, spec.bytes) : await program.read(id)
       return arrayOver(bytes, 0, spec)
     } catch (failure) {
-      throw copyFailed(at, `read ${spec.name}`, failure as NativeFailure, false)
+      throw copyFailed(at, `read ${spec.name}`, failure as NativeFailure)
     }
   }
 
@@ -173,7 +183,7 @@ export class SessionState extends KeptValues {
     const at = here().toString()
     const { plan } = this.keeper.open
     const firsts = this.#firsts(at)
-    return this.keeper.between(async next => {
+    return this.between(async next => {
       const now = this.keeper.open.plan === plan ? firsts : this.#firsts(at)
       for (const [kept, first] of now) await this.copyIn(kept, first, at)
       return next
@@ -196,7 +206,7 @@ export class SessionState extends KeptValues {
    */
   async save(path: string): Promise<void> {
     const at = here().toString()
-    const copies = await this.keeper.between(async () => {
+    const copies = await this.between(async () => {
       const made: (readonly [ValueSpec, HostArray])[] = []
       for (const each of this.all()) made.push([each.spec, await this.copyOut(each, at)])
       return made
@@ -213,15 +223,52 @@ export class SessionState extends KeptValues {
 }
 
 /**
- * The parameters of a session by name. Those that it shares with other sessions (`params(device, source)`) can be
- * read, and not be written: the others' ticks know nothing of this session's.
+ * The parameters of a session by name. A write to one that lies in memory that sessions share (`params(device, source)`)
+ * is a write for all of them: see `SharedParams.write`.
  */
 export class SessionParams extends KeptValues {
-  constructor(keeper: Keeper) {
+  constructor(
+    keeper: Keeper,
+    private readonly reader: Reader,
+  ) {
     super('params', keeper)
   }
 
-  protected override refuse({ spec, buffers }: Kept, at: string): void {
-    if (buffers.some(({ id }) => this.keeper.open.shared.has(id))) throw sharedParam(at, spec.name)
+  protected override async carryOut(writes: readonly Write[], at: string): Promise<number> {
+    const { sharing } = this.keeper.open
+    const shared = writes.filter(({ kept }) => this.#isShared(kept))
+    if (sharing === undefined || shared.length === 0) return super.carryOut(writes, at)
+    this.keeper.alive()
+    const values = shared.map(
+      ({ kept: { spec }, bytes }): SharedValue => ({
+        ...{ name: spec.name, spec, bytes },
+        source: arrayOver(bytes.buffer as ArrayBuffer, 0, spec),
+      }),
+    )
+    const alone = () =>
+      writes
+        .map(write => ({ ...write, kept: this.still(write.kept, at, shared.includes(write)) }))
+        .filter(({ kept }) => !this.#isShared(kept))
+    return sharing.write(values, at, {
+      reader: this.reader,
+      check: alone,
+      copy: async () => {
+        for (const { kept, bytes } of alone()) await this.copyIn(kept, bytes, at)
+      },
+    })
+  }
+
+  protected override still(kept: Kept, at: string, mayBeShared = false): Kept {
+    const now = super.still(kept, at)
+    if (mayBeShared || !this.#isShared(now)) return now
+    throw wrongWrite(at, 'params', kept.spec.name, {
+      wanted: 'a parameter of this session alone, as it was when the write was called',
+      found: 'one that sessions share, as the plan has it that the session went over to meanwhile',
+      next: 'write it again',
+    })
+  }
+
+  #isShared({ buffers }: Kept): boolean {
+    return buffers.some(({ id }) => this.keeper.open.shared.has(id))
   }
 }

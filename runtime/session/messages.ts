@@ -8,7 +8,7 @@ import type { NativeFailure } from '../addon.js'
 import type { Block } from '../device/block.js'
 import { failureText, isNativeFailure } from '../device/open-failure.js'
 import { type DeviceError, RunError, type RunErrorTag } from '../errors.js'
-import type { SafetensorsFault } from '../files/safetensors.js'
+import { SafetensorsError, type SafetensorsFault } from '../files/safetensors.js'
 import { describe, type Mismatch, thrown, type ValueSpec } from '../values.js'
 
 // ---- open -------------------------------------------------------------------------------------------------
@@ -204,6 +204,20 @@ export const missingParam = (
     `a typed array, or a function that fills the bytes`,
 })
 
+/** A parameter that the file of all given parameters does not have, which has `names`. */
+export const missingTensor = (
+  { name, dtype, shape }: ValueSpec,
+  path: string,
+  names: readonly string[],
+): DeviceError => ({
+  _tag: 'MissingParam',
+  at: path,
+  subject: name,
+  wanted: `a tensor of this name, ${dtype}[${shape.join(', ')}]`,
+  found: names.slice(0, 8).join(', ') + (names.length > 8 ? ', …' : '') || 'none at all',
+  next: `name the parameter as the file does, or give { ${JSON.stringify(name)}: file.source('…') }`,
+})
+
 /** Values by name that `open` takes: the option of that name. */
 export type Kind = 'params' | 'state'
 const wrongTag = { params: 'WrongParam', state: 'WrongState' } as const
@@ -225,15 +239,24 @@ export const disposedParams = (names: readonly string[]): DeviceError => ({
   next: 'dispose of them after the last plan that reads them has been opened',
 })
 
-export const paramThrew = (name: string, cause: unknown, kind: Kind = 'params'): DeviceError => ({
+/** What a file has wrong, as an error of the values that it was to give. */
+export const fromFile = (fault: SafetensorsFault, kind: Kind): DeviceError => ({
+  ...fault,
   _tag: wrongTag[kind],
-  at: `${kind}.${name}`,
-  subject: name,
-  wanted: 'a source that fills the bytes',
-  found: `one that threw: ${thrown(cause)}`,
-  next: 'correct the source; its error is the cause',
-  cause,
 })
+
+export const paramThrew = (name: string, cause: unknown, kind: Kind = 'params'): DeviceError =>
+  cause instanceof SafetensorsError
+    ? { ...fromFile(cause.fault, kind), cause }
+    : {
+        _tag: wrongTag[kind],
+        at: `${kind}.${name}`,
+        subject: name,
+        wanted: 'a source that fills the bytes',
+        found: `one that threw: ${thrown(cause)}`,
+        next: 'correct the source; its error is the cause',
+        cause,
+      }
 
 const runError =
   (_tag: RunErrorTag) =>
@@ -270,8 +293,6 @@ export const missingState = (
       : `give it by name, or a file of all states: open(plan, { state: { ${JSON.stringify(name)}: … } })`,
 })
 
-export const unreadableState = (fault: SafetensorsFault): DeviceError => ({ ...fault, _tag: 'WrongState' })
-
 const nameOf = { params: 'parameter', state: 'state' } as const
 
 const about = (kind: Kind, name: string): string => `session.${kind}: ${name}`
@@ -298,23 +319,57 @@ export const notValues = (at: string, kind: Kind, found: unknown): RunError =>
     next: `write session.${kind}.write('name', value)`,
   })
 
-export const sharedParam = (at: string, name: string): RunError =>
-  runError('SharedParam')(at, about('params', name), {
-    wanted: 'a parameter of this session alone',
-    found: 'one that sessions share, whose ticks know nothing of each other',
-    next: 'open the plan with values of its own for what is written; other sessions keep what they were opened with',
+/** A write to shared parameters that was called on them. */
+export const wrongSharedWrite = (at: string, name: string, mismatch: Mismatch, cause?: unknown): RunError =>
+  runError('WrongWrite')(at, `params: ${name}`, mismatch, cause)
+
+export const notSharedValues = (at: string, found: unknown): RunError =>
+  wrongSharedWrite(at, 'write', {
+    wanted: 'a name and a value, or an object of values by name',
+    found: describe(found),
+    next: "write weights.write('name', value)",
   })
 
-export const copyFailed = (at: string, op: string, failure: NativeFailure, isOver: boolean): RunError =>
+export const notASource = (at: string, name: string, found: unknown): RunError =>
+  wrongSharedWrite(at, name, {
+    wanted: 'a typed array, or a function that fills the bytes',
+    found: describe(found),
+    next: 'correct it',
+  })
+
+export const unknownShared = (at: string, name: unknown, names: readonly string[]): RunError =>
+  runError('UnknownName')(at, `params: ${typeof name === 'string' ? name : describe(name)}`, {
+    wanted: `the name of a shared parameter: ${listed(names, 'there are none')}`,
+    found: describe(name),
+    next: 'use one of the names',
+  })
+
+/** Sessions that share a name have parameters of two types under it. */
+export const severalSharedTypes = (at: string, wanted: ValueSpec, found: ValueSpec): RunError =>
+  wrongSharedWrite(at, wanted.name, {
+    wanted: `a value of ${wanted.dtype}[${wanted.shape.join(', ')}], as a session has it`,
+    found: `one of ${found.dtype}[${found.shape.join(', ')}], as another session has it`,
+    next: 'give one of the parameters another name, or open its plan with parameters of its own',
+  })
+
+/** `over`: whose memory may be written in part. */
+export const copyFailed = (
+  at: string,
+  op: string,
+  failure: NativeFailure,
+  over?: 'the session' | 'all sessions that read it',
+): RunError =>
   runError('CopyFailed')(
     at,
     op,
     {
       wanted: 'a copy between two ticks',
       found: isNativeFailure(failure) ? failureText(failure) : thrown(failure),
-      next: isOver
-        ? 'the value may be written in part, so this session is over and freed: open the plan again'
-        : 'try again, or open the plan again',
+      next:
+        over === undefined
+          ? 'try again, or open the plan again'
+          : `the value may be written in part, so ${over} ${over === 'the session' ? 'is' : 'are'} over and freed: ` +
+            `open the ${over === 'the session' ? 'plan' : 'plans'} again`,
     },
     failure,
   )

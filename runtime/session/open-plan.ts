@@ -8,6 +8,7 @@ import { type Leased, type LeaseOwner, makeLease } from './lease.js'
 import { Loans } from './loans.js'
 import { inputViews, type Port, portsOf, viewsOf, type Written } from './ports.js'
 import type { Run } from './run.js'
+import type { Sharing } from './sharing.js'
 import { Ticks } from './ticks.js'
 
 export interface OpenPlanParts {
@@ -17,8 +18,10 @@ export interface OpenPlanParts {
   /** Ticks between a feed and the return of their lease: at most the plan's. */
   readonly inFlight: number
   readonly written?: Written
-  /** The buffers of parameters that other sessions share. */
+  /** The buffers of parameters that lie in memory that other sessions share. */
   readonly shared: ReadonlySet<number>
+  /** The shared parameters that it was opened with. */
+  readonly sharing?: Sharing
   /** The names of the inputs, in the order in which a run numbers them. */
   readonly inputs?: readonly string[]
 }
@@ -43,6 +46,7 @@ export class OpenPlan implements LeaseOwner {
   readonly plan: Plan
   readonly program: NativeProgram
   readonly shared: ReadonlySet<number>
+  readonly sharing: Sharing | undefined
   readonly inputs: readonly Port[]
   readonly outputs: readonly Port[]
   /** Ticks whose leases were given back, and whose slots graphs keep. */
@@ -62,6 +66,7 @@ export class OpenPlan implements LeaseOwner {
     this.plan = plan
     this.program = program
     this.shared = shared
+    this.sharing = parts.sharing
     this.#ticks = new Ticks(inFlight)
     const own = portsOf(plan, 'input', written)
     this.inputs = inputs?.map(name => own.find(({ spec }) => spec.name === name)!) ?? own
@@ -149,6 +154,7 @@ export class OpenPlan implements LeaseOwner {
 
   async #close(): Promise<void> {
     this.#views = []
+    this.sharing?.end()
     this.#loans.close()
     await this.program.close()
     released()

@@ -19,7 +19,15 @@ import { checkParams, deviceParams, loadParams, type ParamSources } from './para
 import type { Written } from './ports.js'
 import { referencesFor } from './references.js'
 import { type Following, makeSession, type Session } from './session.js'
-import { deviceOf, ParamFailure, SharedParams, sourcesOf, withBlocks } from './shared-params.js'
+import {
+  deviceOf,
+  ParamFailure,
+  pathOf,
+  SharedParams,
+  share,
+  sourcesOf,
+  withBlocks,
+} from './shared-params.js'
 import { checkState, loadStates } from './state.js'
 import {
   checkSwapOptions,
@@ -71,7 +79,7 @@ const errorsTogether = (plan: Plan, options: OpenOptions): readonly DeviceError[
     ...unrunnable(plan),
     ...choiceErrors(chosen(options), plan.devices, problem => tooFewDevices(plan, problem)),
     ...(inFlight <= plan.inFlight ? [] : [tooManyInFlight(plan, inFlight)]),
-    ...checkParams(plan, params, writtenIn(plan)),
+    ...checkParams(plan, params, writtenIn(plan), new Set(), fileOf(options)),
     ...checkState(plan, options.state),
   ]
 }
@@ -161,6 +169,7 @@ const checkFollowing = (
         params.sources,
         writtenIn(plan),
         E.isLeft(pairs) ? new Set() : new Set(pairs.right.keys()),
+        params.path,
       ),
       ...checkState(plan, options.state),
     ]
@@ -194,7 +203,9 @@ const openPlan = async (
   const { signal } = options
   let program: NativeProgram | undefined
   let sharedBuffers: ReadonlySet<number> = new Set()
+  const sharing = opening.shared && share(opening.shared, opening.isShared)
   const fail = async (error: DeviceError): Promise<E.Either<DeviceError, never>> => {
+    sharing?.end()
     await program?.close().catch(() => undefined)
     return E.left(error)
   }
@@ -233,6 +244,7 @@ const openPlan = async (
       inFlight: Math.min(options.inFlight ?? plan.inFlight, plan.inFlight),
       written: writtenIn(plan),
       shared: sharedBuffers,
+      ...(sharing ? { sharing } : {}),
       ...(opening.inputs ? { inputs: opening.inputs } : {}),
     }),
   )
@@ -259,6 +271,9 @@ const whyNotOpened = (
 
 const sourcesIn = ({ params = {} }: OpenOptions): ParamSources =>
   SharedParams.is(params) ? sourcesOf(params) : params
+
+const fileOf = ({ params = {} }: OpenOptions): string | undefined =>
+  SharedParams.is(params) ? pathOf(params) : undefined
 
 /** Runs the body with the parameters that are on the session's devices already: buffers and their blocks. */
 const withShared = async <A>(

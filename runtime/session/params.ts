@@ -1,9 +1,11 @@
+import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import type { HostArray } from '../../dsl/index.js'
 import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import type { NativeProgram } from '../addon.js'
 import type { DeviceError } from '../errors.js'
+import type { Safetensors, SafetensorsFaults } from '../files/safetensors.js'
 import { arrayOver, fill, type ValueSpec } from '../values.js'
-import { type Kind, missingParam, paramThrew, wrongParam } from './messages.js'
+import { type Kind, missingParam, missingTensor, paramThrew, wrongParam } from './messages.js'
 import { specOf, type Written } from './ports.js'
 
 /** The parameter whose bytes a function fills. */
@@ -16,6 +18,21 @@ export type ParamSpec = Pick<ValueSpec, 'name' | 'dtype' | 'shape' | 'bytes'>
 export type ParamSource = HostArray | ((into: Uint8Array, spec: ParamSpec) => void | Promise<void>)
 
 export type ParamSources = Readonly<Record<string, ParamSource>>
+
+/** A file of values by name: open, or as `safetensors(path)`, which Braid then opens and closes. */
+export type ParamFile = Safetensors | TaskEither<SafetensorsFaults, Safetensors>
+
+export const isFile = (given: object): given is Safetensors =>
+  'source' in given &&
+  typeof given.source === 'function' &&
+  'tensors' in given &&
+  given.tensors instanceof Map
+
+/** The tensors of a file, each as the source of the parameter of its name. */
+export const sourcesOfFile = (file: Safetensors): ParamSources =>
+  Object.fromEntries(
+    [...file.tensors.keys(), ...file.foreign.keys()].map(name => [name, file.source(name)] as const),
+  )
 
 const paramsOf = (plan: Plan): readonly PlanBuffer[] =>
   plan.buffers.filter(({ life, alias }) => life === 'param' && alias === undefined)
@@ -34,21 +51,30 @@ export const paramsByName = (plan: Plan): readonly (readonly [PlanBuffer, ...Pla
 /**
  * The errors of the given parameters, before anything is opened: missing, or of the wrong type or length. A
  * parameter that the plan does not have is no error, since a plan leaves out parameters that no output needs. Those
- * in `elsewhere` get their values from elsewhere.
+ * in `elsewhere` get their values from elsewhere. `path`: the file that all given ones are of.
  */
 export const checkParams = (
   plan: Plan,
   given: ParamSources,
   written: Written,
   elsewhere: ReadonlySet<number> = new Set(),
+  path?: string,
 ): readonly DeviceError[] =>
   paramsByName(plan).flatMap(([buffer]) =>
-    elsewhere.has(buffer.id) ? [] : problemOf(plan, given, specOf(buffer, written('param', buffer.name))),
+    elsewhere.has(buffer.id)
+      ? []
+      : problemOf(plan, given, specOf(buffer, written('param', buffer.name)), path),
   )
 
-const problemOf = (plan: Plan, given: ParamSources, spec: ValueSpec): readonly DeviceError[] => {
+const problemOf = (
+  plan: Plan,
+  given: ParamSources,
+  spec: ValueSpec,
+  path: string | undefined,
+): readonly DeviceError[] => {
   const { name } = spec
   const value = Object.hasOwn(given, name) ? given[name] : undefined
+  if (value === undefined && path !== undefined) return [missingTensor(spec, path, Object.keys(given))]
   if (value === undefined) {
     const names = new Set(paramsOf(plan).map(param => param.name))
     return [
@@ -89,6 +115,17 @@ export const loadParams = async (
     if (!pinned) for (const { id } of [buffer, ...others]) await program.load(id, bytes)
   }
   return undefined
+}
+
+/** Copies a value into each of its buffers: pinned memory, or memory of a device. */
+export const putValue = async (
+  program: Pick<NativeProgram, 'view' | 'load'>,
+  buffers: readonly PlanBuffer[],
+  bytes: Uint8Array,
+): Promise<void> => {
+  for (const { id, space } of buffers)
+    if (space === 'pinned') new Uint8Array(program.view(id, 0), 0, bytes.length).set(bytes)
+    else await program.load(id, bytes)
 }
 
 /** What `work` resolves to, unless the signal is aborted before: then its reason is thrown. */

@@ -17,6 +17,7 @@ import { alreadyRunning, badRunOptions, badSignal, badTicks, copyRefused, sessio
 import type { OpenPlan } from './open-plan.js'
 import { specOf } from './ports.js'
 import { Run } from './run.js'
+import { SharedReader } from './shared-reader.js'
 import { watch } from './stalls.js'
 import { type SessionStats, sessionStats } from './stats.js'
 import { SwapError, type SwapOptions } from './swap.js'
@@ -112,6 +113,7 @@ class OpenSession {
   readonly state: SessionState
   readonly params: SessionParams
   readonly #engine: Engine
+  readonly #reader: SharedReader
   #closing: Promise<void> | undefined
 
   constructor(private readonly parts: SessionParts) {
@@ -119,22 +121,21 @@ class OpenSession {
     this.device = parts.devices[0]!
     this.#engine = parts.engine
     const { engine } = parts
-    const between: Keeper['between'] = async body => {
-      this.#alive()
-      return engine.between(body)
-    }
     const keeper: Keeper = {
       get open() {
         return engine.open
       },
-      between,
-      load: (buffer, bytes) => engine.load(buffer, bytes),
-      read: buffer => engine.read(buffer),
-      view: buffer => engine.view(buffer),
+      get over() {
+        return engine.over
+      },
+      alive: () => this.#alive(),
+      between: body => engine.between(body),
       broken: failure => engine.broken(failure),
     }
+    this.#reader = new SharedReader(keeper)
+    this.#reader.join(engine.open)
     this.state = new SessionState(keeper)
-    this.params = new SessionParams(keeper)
+    this.params = new SessionParams(keeper, this.#reader)
   }
 
   get plan(): Plan {
@@ -237,6 +238,7 @@ class OpenSession {
       throw new SwapError([opened.left, ...(opened.left.others ?? [])])
     }
     const { plan: next, taken } = opened.right
+    this.#reader.join(next)
     try {
       return await engine.between(async tick => {
         alive()
@@ -267,6 +269,7 @@ class OpenSession {
       ),
     )
     await this.#engine.close()
+    this.#reader.leave()
   }
 
   capture(seen: (input: string, tick: number, value: HostArray) => void): void {

@@ -1,14 +1,43 @@
+import * as E from 'fp-ts/lib/Either.js'
 import { orThrow } from '../../dsl/index.js'
-import { type Block, coreOf, endLoan, lendBlock, sharedHandle } from '../device/block.js'
+import { here } from '../../dsl/internal.js'
+import type { NativeFailure } from '../addon.js'
+import { type Block, coreOf, endLoan, lendBlock, sharedHandle, waitUses } from '../device/block.js'
 import { Device } from '../device/device.js'
 import { type Lane, makeLane } from '../device/lane.js'
-import { type DeviceError, DisposedError } from '../errors.js'
-import { describe, type ValueSpec } from '../values.js'
-import { wrongParam } from './messages.js'
-import { fillParam, type ParamSource, type ParamSources } from './params.js'
+import { type DeviceError, DisposedError, RunError } from '../errors.js'
+import type { Safetensors } from '../files/safetensors.js'
+import { arrayOver, describe, fill, type ValueSpec } from '../values.js'
+import {
+  copyFailed,
+  notASource,
+  notSharedValues,
+  severalSharedTypes,
+  unknownShared,
+  wrongParam,
+  wrongSharedWrite,
+} from './messages.js'
+import {
+  fillParam,
+  isFile,
+  type ParamFile,
+  type ParamSource,
+  type ParamSources,
+  sourcesOfFile,
+} from './params.js'
+import {
+  hold,
+  type OwnWrite,
+  type Reader,
+  type SharedValue,
+  type SharedWrite,
+  type Sharing,
+} from './sharing.js'
 
 /** The sources and the blocks of shared parameters, for `open`. */
 export let sourcesOf: (params: SharedParams) => ParamSources
+/** The file that all sources of shared parameters are of. */
+export let pathOf: (params: SharedParams) => string | undefined
 /** The device of shared parameters; throws once they are disposed of. */
 export let deviceOf: (params: SharedParams) => Device
 /**
@@ -21,11 +50,37 @@ export let withBlocks: <A>(
   body: (blocks: ReadonlyMap<string, number>) => Promise<A>,
 ) => Promise<A>
 
+/** What shared parameters are made of. */
+interface Origin {
+  readonly device: Device
+  /** Whether the device is closed with them. */
+  readonly ownsDevice: boolean
+  readonly sources: ParamSources
+  /** The file that all sources are of, and whether it is closed with them. */
+  readonly file?: Safetensors
+  readonly ownsFile?: boolean
+}
+
+/** The part that a plan's session takes in writes, from when the plan is being opened. */
+export let share: (params: SharedParams, has: (name: string) => boolean) => Sharing
+
 /** An error of a parameter that is found while a session opens. */
 export class ParamFailure extends Error {
   constructor(readonly failure: DeviceError) {
     super(failure.found, { cause: failure.cause })
   }
+}
+
+/** A write whose turn comes. */
+interface Turn {
+  readonly values: readonly SharedValue[]
+  /** Where it was called. */
+  readonly at: string
+  /** The sessions that read the values, each with its next tick once it is held back. */
+  readonly held: readonly (readonly [Reader, Promise<E.Either<unknown, number>>])[]
+  /** The end of the write before. */
+  readonly before: Promise<unknown>
+  readonly own: OwnWrite | undefined
 }
 
 interface Resident {
@@ -39,24 +94,35 @@ interface Resident {
  * memory of theirs until they close.
  */
 export class SharedParams implements AsyncDisposable {
+  readonly #origin: Origin
   readonly #device: Device
-  readonly #ownDevice: boolean
   readonly #lane: Lane
-  readonly #sources: ParamSources
-  readonly #resident = new Map<string, Promise<Resident>>()
+  /** What was written last, or what they were made of. */
+  readonly #sources: Record<string, ParamSource>
+  /** By name, from when the first session that needs a parameter opens: its type, and its way to the device. */
+  readonly #types = new Map<string, ValueSpec>()
+  readonly #putting = new Map<string, Promise<Resident>>()
+  readonly #resident = new Map<string, Resident>()
   readonly #openings = new Set<Promise<unknown>>()
   readonly #lent = new Map<string, Block>()
+  /** The sessions, with the names of the parameters that their plans read. */
+  readonly #readers = new Map<Reader, Set<string>>()
+  /** Writes that have not ended; and for each plan that is being opened, those since its opening began. */
+  readonly #writes = new Set<SharedWrite>()
+  readonly #missed = new Set<SharedWrite[]>()
+  #lastWrite: Promise<unknown> = Promise.resolve()
   #disposing: Promise<void> | undefined
 
-  constructor(device: Device, ownDevice: boolean, sources: ParamSources) {
-    this.#device = device
-    this.#ownDevice = ownDevice
-    this.#lane = device.lane({ name: 'params' })
-    this.#sources = sources
+  constructor(origin: Origin) {
+    this.#origin = origin
+    this.#device = origin.device
+    this.#lane = origin.device.lane({ name: 'params' })
+    this.#sources = { ...origin.sources }
   }
 
   static {
     sourcesOf = params => params.#sources
+    pathOf = params => params.#origin.file?.path
     deviceOf = params => {
       params.#alive()
       return params.#device
@@ -71,6 +137,7 @@ export class SharedParams implements AsyncDisposable {
         params.#openings.delete(opening)
       }
     }
+    share = (params, has) => params.#share(has)
   }
 
   static is(value: unknown): value is SharedParams {
@@ -89,12 +156,13 @@ export class SharedParams implements AsyncDisposable {
 
   /**
    * The block of a parameter, which any lane of the device may read at once. Sessions read it too, so lanes do
-   * not write it. It stays lent until the parameters are disposed of: `free` throws, and its memory goes to
-   * nobody before the uses that lanes marked. Rejects with a TypeError where no session has opened with it.
+   * not write it; `write` comes after the uses that lanes have marked, and lanes that read the value await it. The block
+   * stays lent until the parameters are disposed of: `free` throws, and its memory goes to nobody before the uses that
+   * lanes marked. Rejects with a TypeError where no session has opened with it.
    */
   async block(name: string): Promise<Block> {
     this.#alive()
-    const resident = await this.#resident.get(name)?.catch(() => undefined)
+    const resident = await this.#putting.get(name)?.catch(() => undefined)
     if (resident === undefined)
       throw new TypeError(
         `params.block: wanted a parameter that is on the device; found ${JSON.stringify(name)}, which no ` +
@@ -116,6 +184,34 @@ export class SharedParams implements AsyncDisposable {
     return lent
   }
 
+  /**
+   * Sets a parameter, or several, for all sessions that read them: after all ticks that any of these sessions has
+   * submitted, before all others, and in the same order for each. No tick sees a part of a write. The sessions hold
+   * back their next ticks until the write has ended; sessions that read none of the names go on. Sessions that open
+   * later begin with the values. A value is an array, copied at once; or a function that fills the bytes, and then
+   * the write comes after it. Rejects with a `RunError`, or with a `DisposedError` once the parameters are disposed
+   * of; where the device fails in a write, the sessions are over.
+   */
+  write(name: string, value: ParamSource): Promise<void>
+  write(values: ParamSources): Promise<void>
+  async write(first: string | ParamSources, value?: ParamSource): Promise<void> {
+    const at = here().toString()
+    this.#alive()
+    if (typeof first !== 'string' && (typeof first !== 'object' || first === null))
+      throw notSharedValues(at, first)
+    const given = typeof first === 'string' ? [[first, value] as const] : Object.entries(first)
+    const values = given.map(([name, source]): SharedValue => {
+      if (!Object.hasOwn(this.#sources, name)) throw unknownShared(at, name, this.names)
+      if (typeof source === 'function') return { name, source }
+      if (!ArrayBuffer.isView(source)) throw notASource(at, name, source)
+      const spec = this.#typeOf(name)
+      if (spec === undefined) return { name, source: source.slice() as ParamSource }
+      return valueAs(name, source, spec, at)
+    })
+    if (this.#unfilled(values).length > 0) await this.#fillAll(values, at)
+    await this.#write(values, at)
+  }
+
   /** Frees the parameters, each as soon as no session uses it. Waits for sessions that are being opened. */
   [Symbol.asyncDispose](): Promise<void> {
     this.#disposing ??= this.#dispose()
@@ -124,13 +220,13 @@ export class SharedParams implements AsyncDisposable {
 
   async #dispose(): Promise<void> {
     await Promise.allSettled(this.#openings)
-    const resident = await Promise.allSettled(this.#resident.values())
-    for (const lent of this.#lent.values())
-      endLoan(lent, 'these parameters were disposed of', 'make them again, and before that call')
-    for (const each of resident)
-      if (each.status === 'fulfilled' && !each.value.block.disposed) each.value.block.free()
+    await Promise.allSettled(this.#putting.values())
+    await this.#lastWrite
+    for (const name of [...this.#resident.keys()]) this.#drop(name, 'these parameters were disposed of')
     if (!this.#device.closed) this.#lane[Symbol.dispose]()
-    if (this.#ownDevice) await this.#device.close()
+    const { file, ownsFile, ownsDevice } = this.#origin
+    if (ownsFile) await file?.close()
+    if (ownsDevice) await this.#device.close()
   }
 
   async #blocks(specs: readonly ValueSpec[]): Promise<ReadonlyMap<string, number>> {
@@ -144,9 +240,12 @@ export class SharedParams implements AsyncDisposable {
 
   /** Puts a parameter on the device, once. After a failure the next session that needs it tries again. */
   async #put(spec: ValueSpec): Promise<Resident> {
-    const known = this.#resident.get(spec.name)
-    const put = known ?? this.#fill(spec, this.#sources[spec.name]!)
-    if (known === undefined) this.#resident.set(spec.name, put)
+    const known = this.#putting.get(spec.name)
+    const put = known ?? this.#fill(spec)
+    if (known === undefined) {
+      this.#putting.set(spec.name, put)
+      this.#types.set(spec.name, spec)
+    }
     try {
       const resident = await put
       if (resident.spec.bytes !== spec.bytes || resident.spec.dtype !== spec.dtype)
@@ -159,31 +258,193 @@ export class SharedParams implements AsyncDisposable {
         )
       return resident
     } catch (error) {
-      if (known === undefined && this.#resident.get(spec.name) === put) {
+      if (known === undefined && this.#putting.get(spec.name) === put) {
         const failed = await put.then(
           () => false,
           () => true,
         )
-        if (failed) this.#resident.delete(spec.name)
+        if (failed) this.#forget(spec.name)
       }
       throw error
     }
   }
 
-  async #fill(spec: ValueSpec, source: ParamSource): Promise<Resident> {
-    const bytes = Math.max(1, spec.bytes)
-    using staging = this.#device.pinned(bytes, this.#lane, { site: `params ${spec.name}: staging` })
-    const failure = await fillParam(new Uint8Array(staging.view(), 0, spec.bytes), source, spec)
-    if (failure) throw new ParamFailure(failure)
-    const block = this.#device.malloc(bytes, this.#lane, { site: `params ${spec.name}` })
+  async #fill(spec: ValueSpec): Promise<Resident> {
+    const { name } = spec
+    using staging = this.#staging(spec)
+    let block: Block | undefined
     try {
-      this.#lane.copy(block, staging)
-      await this.#lane.synchronize()
-      return { spec, block }
+      // A write changes the block of a parameter that is resident, and the source of one that is not yet.
+      for (let source: ParamSource | undefined; source !== this.#sources[name]; ) {
+        source = this.#sources[name]!
+        const failure = await fillParam(new Uint8Array(staging.view(), 0, spec.bytes), source, spec)
+        if (failure) throw new ParamFailure(failure)
+        block ??= this.#device.malloc(staging.bytes, this.#lane, { site: `params ${name}` })
+        this.#lane.copy(block, staging)
+        await this.#lane.synchronize()
+      }
+      const resident = { spec, block: block! }
+      this.#resident.set(name, resident)
+      return resident
     } catch (error) {
-      block.free()
+      block?.free()
       throw error
     }
+  }
+
+  #staging({ name, bytes }: ValueSpec): Block {
+    return this.#device.pinned(Math.max(1, bytes), this.#lane, { site: `params ${name}: staging` })
+  }
+
+  #forget(name: string): void {
+    this.#putting.delete(name)
+    this.#resident.delete(name)
+    this.#types.delete(name)
+  }
+
+  /** Frees a parameter that is on the device: open sessions keep the memory. */
+  #drop(name: string, why: string): void {
+    const { block } = this.#resident.get(name)!
+    const lent = this.#lent.get(name)
+    this.#lent.delete(name)
+    this.#forget(name)
+    if (lent !== undefined) endLoan(lent, why, 'make them again, and before that call')
+    if (!block.disposed) block.free()
+  }
+
+  #share(has: (name: string) => boolean): Sharing {
+    const missed = [...this.#writes]
+    this.#missed.add(missed)
+    return {
+      params: this,
+      has,
+      join: (reader, names) => {
+        this.#missed.delete(missed)
+        this.#readers.set(reader, new Set([...(this.#readers.get(reader) ?? []), ...names]))
+        return missed.splice(0)
+      },
+      leave: reader => void this.#readers.delete(reader),
+      write: (values, at, own) => this.#write(values, at, own),
+      end: () => void this.#missed.delete(missed),
+    }
+  }
+
+  /** The type of a parameter that a session needs. */
+  #typeOf(name: string): ValueSpec | undefined {
+    const known = this.#types.get(name)
+    if (known !== undefined) return known
+    for (const reader of this.#readers.keys()) {
+      const spec = reader.specOf(this, name)
+      if (spec !== undefined) return spec
+    }
+    return undefined
+  }
+
+  #unfilled(values: readonly SharedValue[]): readonly SharedValue[] {
+    return values.filter(({ name, bytes }) => bytes === undefined && this.#typeOf(name) !== undefined)
+  }
+
+  /** Fills the bytes of all values whose types are known. */
+  async #fillAll(values: readonly SharedValue[], at: string): Promise<void> {
+    for (let [value] = this.#unfilled(values); value !== undefined; [value] = this.#unfilled(values)) {
+      const spec = this.#typeOf(value.name)!
+      const bytes = new Uint8Array(spec.bytes)
+      const failure = await fillParam(bytes, value.source, spec)
+      if (failure) throw wrongSharedWrite(at, value.name, failure, failure.cause)
+      value.spec = spec
+      value.bytes = bytes
+    }
+  }
+
+  /** All sessions are asked at once, so every one of them has the writes in the order of the calls. */
+  async #write(values: readonly SharedValue[], at: string, own?: OwnWrite): Promise<number> {
+    this.#alive()
+    let end: (how: Awaited<SharedWrite['ended']>) => void
+    const ended: SharedWrite['ended'] = new Promise(resolve => {
+      end = resolve
+    })
+    const write = { values, ended }
+    this.#writes.add(write)
+    for (const missed of this.#missed) missed.push(write)
+    const readers = [...this.#readers].filter(([, names]) => values.some(({ name }) => names.has(name)))
+    const held = readers.map(([reader]) => [reader, hold(reader, ended)] as const)
+    const carriedOut = this.#carryOut({ values, at, held, before: this.#lastWrite, own }, how => {
+      this.#writes.delete(write)
+      end(how)
+    })
+    this.#lastWrite = carriedOut.catch(() => undefined)
+    return carriedOut
+  }
+
+  async #carryOut(turn: Turn, end: (how: Awaited<SharedWrite['ended']>) => void): Promise<number> {
+    const { values, held, own } = turn
+    const staged: (readonly [to: Block, from: Block])[] = []
+    let how: Awaited<SharedWrite['ended']> = 'refused'
+    try {
+      const next = await this.#begun(turn)
+      for (const { name, spec, bytes } of values) {
+        const resident = this.#resident.get(name)
+        if (resident === undefined) continue
+        const staging = this.#staging(spec!)
+        staged.push([resident.block, staging])
+        new Uint8Array(staging.view()).set(bytes!)
+      }
+      how = 'written'
+      for (const { name, source } of values) this.#sources[name] = source
+      for (const [block, staging] of staged) {
+        waitUses(block)
+        this.#lane.copy(block, staging)
+      }
+      if (staged.length > 0) await this.#lane.synchronize()
+      for (const [reader] of held)
+        for (const { name, bytes } of values)
+          if (bytes !== undefined && !reader.over) await reader.copyIn(this, name, bytes)
+      await own?.copy()
+      return next
+    } catch (failure) {
+      if (how === 'refused') throw failure
+      how = this.#broken(failure, turn)
+      throw how
+    } finally {
+      for (const [, staging] of staged) staging[Symbol.dispose]()
+      end(how)
+    }
+  }
+
+  /** Waits for the turn of a write, when no tick is in flight. Throws where nothing may be written. */
+  async #begun({ values, at, held, before, own }: Turn): Promise<number> {
+    let next = 0
+    for (const [reader, holding] of held) {
+      const begun = await holding
+      if (E.isLeft(begun)) this.#readers.delete(reader)
+      if (reader !== own?.reader) continue
+      if (E.isLeft(begun)) throw begun.left
+      next = begun.right
+    }
+    await before
+    await this.#fillAll(values, at)
+    for (const { spec } of values)
+      for (const reader of this.#readers.keys()) {
+        const other = spec && reader.specOf(this, spec.name)
+        if (other !== undefined && (other.bytes !== spec!.bytes || other.dtype !== spec!.dtype))
+          throw severalSharedTypes(at, other, spec!)
+      }
+    own?.check()
+    return next
+  }
+
+  /** The values may be written in part: no session reads them any more, and later ones read the sources again. */
+  #broken(failure: unknown, { values, at, held }: Turn): RunError {
+    const names = values.map(({ name }) => name)
+    const over = 'all sessions that read it'
+    const error =
+      failure instanceof RunError
+        ? failure
+        : copyFailed(at, `write ${names.join(', ')}`, failure as NativeFailure, over)
+    for (const [reader] of held) reader.broken(error)
+    for (const name of names)
+      if (this.#resident.has(name)) this.#drop(name, 'a write to this parameter failed')
+    return error
   }
 
   #alive(): void {
@@ -192,28 +453,59 @@ export class SharedParams implements AsyncDisposable {
   }
 }
 
-/**
- * Parameters by name that several sessions of one device share: `open(plan, { params: weights })`. An array is
- * as the plan's parameter; a function fills the bytes when the first session that needs it opens, since the
- * type is the plan's. `device`: an open Device, or a name. Throws a TypeError for sources of other kinds, and
- * what opening the device throws.
- */
-export const params = async (device: Device | (string & {}), source: ParamSources): Promise<SharedParams> => {
-  if (typeof source !== 'object' || source === null)
-    throw new TypeError(
-      `params: wanted an object of values by name; found ${describe(source)}. Next: pass { w: … }`,
-    )
+/** An array as a value of this type. */
+const valueAs = (name: string, given: ParamSource, spec: ValueSpec, at: string): SharedValue => {
+  const bytes = new Uint8Array(spec.bytes)
+  const source = arrayOver(bytes.buffer, 0, spec)
+  const mismatch = fill(source, given, spec)
+  if (mismatch) throw wrongSharedWrite(at, name, mismatch)
+  return { name, source, spec, bytes }
+}
+
+/** The source of each parameter; or a TypeError that names the first value that is none. */
+const checkedSources = (source: ParamSources): ParamSources => {
   for (const [name, value] of Object.entries(source))
     if (typeof value !== 'function' && !ArrayBuffer.isView(value))
       throw new TypeError(
         `params.${name}: wanted a typed array, or a function that fills the bytes; ` +
           `found ${describe(value)}. Next: correct it, or leave it out`,
       )
-  const sources = { ...source }
-  if (Device.is(device)) {
-    if (device.closed) throw new DisposedError('the device of params', 'open one again: Device.open(name)')
-    return new SharedParams(device, false, sources)
+  return { ...source }
+}
+
+const openedDevice = async (
+  device: Device | (string & {}),
+): Promise<Pick<Origin, 'device' | 'ownsDevice'>> => {
+  if (!Device.is(device)) return { device: orThrow(await Device.open(device)()), ownsDevice: true }
+  if (device.closed) throw new DisposedError('the device of params', 'open one again: Device.open(name)')
+  return { device, ownsDevice: false }
+}
+
+/**
+ * Parameters by name that several sessions of one device share: `open(plan, { params: weights })`. An array is
+ * as the plan's parameter; a function fills the bytes when the first session that needs it opens, since the
+ * type is the plan's. A file has each parameter under its name: `safetensors(path)` is open until the parameters are
+ * disposed of, and one that is open already stays open as long as sessions are opened with them. `device`: an open
+ * Device, or a name. Throws a TypeError for sources of other kinds, and what opening the file or the device throws.
+ */
+export const params = async (
+  device: Device | (string & {}),
+  source: ParamSources | ParamFile,
+): Promise<SharedParams> => {
+  if ((typeof source !== 'object' && typeof source !== 'function') || source === null)
+    throw new TypeError(
+      `params: wanted an object of values by name, or safetensors(path); found ${describe(source)}. ` +
+        'Next: pass { w: … }',
+    )
+  const ownsFile = typeof source === 'function'
+  const given = ownsFile ? orThrow(await source()) : source
+  const file = isFile(given) ? given : undefined
+  try {
+    const sources = file === undefined ? checkedSources(given as ParamSources) : sourcesOfFile(file)
+    const opened = await openedDevice(device)
+    return new SharedParams({ ...opened, sources, ...(file === undefined ? {} : { file, ownsFile }) })
+  } catch (error) {
+    if (ownsFile) await file?.close()
+    throw error
   }
-  const opened = await Device.open(device)()
-  return new SharedParams(orThrow(opened), true, sources)
 }

@@ -1,20 +1,16 @@
 import * as E from 'fp-ts/lib/Either.js'
-import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { initialValue, provenanceOf } from '../../dsl/internal.js'
 import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import type { NativeProgram } from '../addon.js'
 import { type DeviceError, together } from '../errors.js'
-import type { Safetensors, SafetensorsFaults } from '../files/safetensors.js'
+import type { Safetensors } from '../files/safetensors.js'
 import { fill } from '../values.js'
-import { missingState, paramThrew, unknownState, unreadableState, wrongParam } from './messages.js'
-import { fillParam, type ParamSource, type ParamSources } from './params.js'
+import { fromFile, missingState, paramThrew, unknownState, wrongParam } from './messages.js'
+import { fillParam, isFile, type ParamFile, type ParamSource, type ParamSources } from './params.js'
 import { specOf } from './ports.js'
 
-/**
- * Values of states before the first tick: by name, for some of them; or a file that has all of them, open or as
- * `safetensors(path)`, which is then closed again.
- */
-export type StateSources = ParamSources | Safetensors | TaskEither<SafetensorsFaults, Safetensors>
+/** Values of states before the first tick: by name, for some of them; or a file that has all of them. */
+export type StateSources = ParamSources | ParamFile
 
 /** The states of a plan by name. A state without a first value is a workspace, which nobody reads. */
 export const statesByName = (plan: Plan): ReadonlyMap<string, PlanBuffer> => {
@@ -26,12 +22,6 @@ export const statesByName = (plan: Plan): ReadonlyMap<string, PlanBuffer> => {
   }
   return named
 }
-
-export const isFile = (given: object): given is Safetensors =>
-  'source' in given &&
-  typeof given.source === 'function' &&
-  'tensors' in given &&
-  given.tensors instanceof Map
 
 /** The errors of the option `state` that can be found before anything is opened. */
 export const checkState = (plan: Plan, given: StateSources | undefined): readonly DeviceError[] => {
@@ -88,7 +78,7 @@ export const loadStates = async (
     const file = await given()
     if (E.isLeft(file)) {
       const [first, ...others] = file.left
-      return together([unreadableState(first), ...others.map(unreadableState)])
+      return together([fromFile(first, 'state'), ...others.map(fault => fromFile(fault, 'state'))])
     }
     await using opened = file.right
     return await loadStates(plan, program, opened, elsewhere, signal)

@@ -7,11 +7,11 @@ import { showSpec } from '../../dsl/ir/tensor.js'
 import { badOption, type Check, check, checkEach, object, oneOf } from '../device/settings/checks.js'
 import type { DeviceError } from '../errors.js'
 import { cannotFollow, otherDevices } from './messages.js'
-import { type ParamSources, paramsByName } from './params.js'
+import { isFile, type ParamSources, paramsByName } from './params.js'
 import { type Port, portsOf, specOf } from './ports.js'
 import type { References } from './references.js'
-import { SharedParams, sourcesOf } from './shared-params.js'
-import { isFile, type StateSources } from './state.js'
+import { pathOf, SharedParams, sourcesOf } from './shared-params.js'
+import type { StateSources } from './state.js'
 
 export interface SwapOptions {
   /**
@@ -62,6 +62,8 @@ export interface FollowingParams {
   readonly isShared: (name: string) => boolean
   /** Given for this plan: these do not pass over. */
   readonly given: ReadonlySet<string>
+  /** The file that all of the sources are of. */
+  readonly path: string | undefined
 }
 
 /** `opened`: what the session was opened with. */
@@ -71,7 +73,8 @@ export const followingParams = (
 ): FollowingParams => {
   if (SharedParams.is(given)) {
     const sources = sourcesOf(given)
-    return { sources, shared: given, isShared: () => true, given: new Set(Object.keys(sources)) }
+    const names = new Set(Object.keys(sources))
+    return { sources, shared: given, isShared: () => true, given: names, path: pathOf(given) }
   }
   const own = given ?? {}
   const shared = SharedParams.is(opened) ? opened : undefined
@@ -81,6 +84,7 @@ export const followingParams = (
     shared,
     isShared: name => !Object.hasOwn(own, name),
     given: new Set(Object.keys(own)),
+    path: given === undefined && shared !== undefined ? pathOf(shared) : undefined,
   }
 }
 

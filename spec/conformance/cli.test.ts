@@ -368,6 +368,14 @@ export default program({ ...p, feeds: () => ({ x: pulled(dry()) }) })`,
       ok: true,
       devices: expect.arrayContaining([expect.objectContaining({ device: 'host' })]),
     })
+    // What computes products, attention and convolutions, in one line each.
+    const { uses } = result as { uses: Record<string, string> }
+    for (const name of ['products', 'attention', 'convolutions', 'all else'])
+      expect(stdout).toMatch(
+        new RegExp(`^ {2}${name} +${uses[name]!.slice(0, 20).replace(/[.*+?^$()]/g, '.')}`, 'm'),
+      )
+    const off = objectOf(braidWith({ BRAID_CUDNN: 'off' }, 'doctor', '--json').stdout)
+    expect(off['uses']).toMatchObject({ attention: "Braid's own kernels: BRAID_CUDNN=off" })
   })
 
   it('doctor --machine measures the host and writes a machine that simulate takes', () => {

@@ -9,6 +9,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { compile, interpret, orThrow } from '../../dsl/index.js'
 import { hostArray } from '../../dsl/language/values.js'
 import { type Model, openCheckpoint, tensorsOf, vocabulary } from '../../examples/generate/checkpoint.js'
+import { compareWithMeaning, isInterpreted } from '../../examples/generate/meant.js'
 import { decoder, forward } from '../../examples/generate/network.js'
 import { writeSafetensors } from '../../runtime/index.js'
 import { valuesOf } from '../fixtures/graphs/random.js'
@@ -141,6 +142,29 @@ describe('a checkpoint', () => {
   })
 })
 
+it('compares a run with its meaning, and finds what is wrong', async () => {
+  const params = weightsOf(tiny)
+  const net = decoder(tiny, { temperature: 0.7, seed: 3 })
+  const ticks = await lastValueFrom(interpret(net, { params })(feeds).pipe(toArray()))
+  const found = ticks.map(({ byte, logits }) => ({ byte: byte[0]!, logits }))
+  const read = Int32Array.from(text, (byte, i) => (byte < 0 ? found[i - 1]!.byte : byte))
+  expect(isInterpreted(tiny)).toBe(true)
+  expect(isInterpreted({ ...tiny, width: 768, layers: 12 })).toBe(false)
+  expect(await compareWithMeaning(net, params, read, found)).toMatchObject({
+    ticks: 6,
+    apart: 0,
+    holds: true,
+  })
+  const wrongByte = found.map((each, i) => (i === 4 ? { ...each, byte: (each.byte + 1) % vocabulary } : each))
+  expect(await compareWithMeaning(net, params, read, wrongByte)).toMatchObject({ holds: false })
+  const wrongScore = found.map((each, i) =>
+    i === 5 ? { ...each, logits: each.logits.map(x => 1.01 * x) } : each,
+  )
+  const wrong = await compareWithMeaning(net, params, read, wrongScore)
+  expect(wrong.holds).toBe(false)
+  expect(wrong.apart).toBeGreaterThan(wrong.allowed)
+})
+
 it('the program checks itself', { timeout: 60_000 }, () => {
   const main = new URL('../../examples/generate/main.ts', import.meta.url).pathname
   const run = (...args: string[]) =>
@@ -150,4 +174,5 @@ it('the program checks itself', { timeout: 60_000 }, () => {
   expect(stdout).toMatch(/random weights/)
   expect(stdout).toMatch(/4 states, 4 of them written in place/)
   expect(stdout).toMatch(/✓ scores of 11 bytes/)
+  expect(stdout).toMatch(/✓ first 10 bytes and their scores, against interpret: within \S+ \(allowed: \S+\)/)
 })

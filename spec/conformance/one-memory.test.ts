@@ -1,8 +1,11 @@
 // Sessions and a Device's lanes share one memory: everything on a device is a block of its Device.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import * as E from 'fp-ts/lib/Either.js'
 import { lastValueFrom, take, toArray } from 'rxjs'
-import { describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { compile } from '../../dsl/compiler/compile.js'
 import {
   add,
@@ -31,6 +34,8 @@ import {
   params,
   pulled,
   type Session,
+  safetensors,
+  writeSafetensors,
 } from '../../runtime/index.js'
 import { leasedRounds } from '../fixtures/leased-rounds.js'
 import { pause, present } from './devices.js'
@@ -43,6 +48,23 @@ const net = graph({ x: tensor('f32', [size, size]), w: tensor('f32', [size, size
   y: x.pipe(upload(copy), on(math), matmul(w.pipe(upload(copy))), relu(), download(copy)),
 }))
 const feed = new Float32Array(size * size).fill(0.5)
+
+const folder = mkdtempSync(join(tmpdir(), 'braid-one-memory-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+/** A file of tensors of these shapes, all of whose elements are 1/4. */
+const written = async (
+  stem: string,
+  shapes: Readonly<Record<string, readonly number[]>>,
+): Promise<string> => {
+  const path = join(folder, `${stem}.safetensors`)
+  const entries = Object.entries(shapes).map(([name, shape]) => {
+    const values = new Float32Array(shape.reduce((product, extent) => product * extent, 1)).fill(0.25)
+    return { name, dtype: 'f32' as const, shape, bytes: new Uint8Array(values.buffer) }
+  })
+  orThrow(await writeSafetensors(path, entries)())
+  return path
+}
 
 const failuresOf = async (plan: Plan, options: OpenOptions) => {
   const result = await open(plan, options)()
@@ -316,6 +338,57 @@ describe.each(present)('shared parameters, on %s', name => {
     expect(error!.found).toContain('no file')
     expect(device.stats()['allocated_bytes.all.current']).toBe(0)
     await expect(params(device, { w: 7 as never })).rejects.toThrow('wanted a typed array')
+    await expect(params(device, 7 as never)).rejects.toThrow('safetensors(path)')
+  })
+
+  it('are read from a file, which is open until they are disposed of', async () => {
+    await using device = orThrow(await Device.open(name, { allocator: { maxSplit: 2 ** 30 } })())
+    const path = await written('weights', { w: [size, size] })
+    for (const own of [true, false]) {
+      const file = own ? undefined : orThrow(await safetensors(path)())
+      const weights = await params(device, file ?? safetensors(path))
+      expect(weights.names).toEqual(['w'])
+      const sessions = []
+      for (const plan of plans) sessions.push(orThrow(await open(plan, { params: weights })()))
+      for (const session of sessions) expect(await answers(session as never)).toBe(32)
+      for (const session of sessions) await session.close()
+      await weights[Symbol.asyncDispose]()
+      const read = file?.source('w')(new Uint8Array(size * size * 4))
+      await expect(Promise.resolve(read)).resolves.toBeUndefined()
+      await file?.close()
+    }
+    expect(device.stats()['allocated_bytes.all.current']).toBe(0)
+  })
+
+  it('of a file that does not fit are errors that name the file and the tensor', async () => {
+    await using device = orThrow(await Device.open(name, { allocator: { maxSplit: 2 ** 30 } })())
+    const errorOf = async (path: string) => {
+      await using weights = await params(device, safetensors(path))
+      const [error] = await failuresOf(plans[0]!, { params: weights })
+      return error
+    }
+    const wanted = `f32[${size}, ${size}]`
+    const other = await written('other', { v: [2], u: [3] })
+    expect(await errorOf(other)).toMatchObject({
+      _tag: 'MissingParam',
+      at: other,
+      subject: 'w',
+      wanted: `a tensor of this name, ${wanted}`,
+      found: 'v, u',
+      next: expect.stringMatching('file.source'),
+    })
+    const small = await written('small', { w: [size] })
+    expect(await errorOf(small)).toMatchObject({
+      _tag: 'WrongParam',
+      at: small,
+      subject: 'w',
+      wanted,
+      found: `f32[${size}]`,
+      next: 'declare the parameter as the file has it',
+    })
+    const none = join(folder, 'none.safetensors')
+    await expect(params(device, safetensors(none))).rejects.toThrow(none)
+    expect(device.stats()['allocated_bytes.all.current']).toBe(0)
   })
 })
 

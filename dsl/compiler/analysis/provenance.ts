@@ -41,8 +41,47 @@ export interface Modes {
   readonly against: string
 }
 
-/** Why a value that an elementwise operation reads has memory of its own. */
+/** Kernels of which no kernel of several operations is made. */
+export type OwnKernel =
+  | 'product'
+  | 'attention'
+  | 'convolution'
+  | 'running sum'
+  | 'other axes'
+  | 'rows of one'
+  | 'largest'
+  | 'append'
+  | 'concatenation'
+  | 'random numbers'
+  | 'indices'
+  | 'kernel of the program'
+
+/** Why the kernel of a product does not compute what reads it. */
+export type BesideProduct =
+  | 'view of a product'
+  | 'another product'
+  | 'another size'
+  | 'waits for others'
+  | 'after a residual'
+  | 'after an activation'
+  | 'late cast'
+  | 'late scale'
+  | 'two scales'
+  | 'scale of 0'
+  | 'another type'
+  | 'neither bias nor residual'
+  | 'no such function'
+
+/** Why a value that one kernel makes and another one reads is stored. */
 export type Apart =
+  | `made by: ${OwnKernel}`
+  | `read by: ${OwnKernel}`
+  | BesideProduct
+  | 'keep'
+  | 'after'
+  | 'changed memory'
+  | 'indexed'
+  | 'worse plan'
   | 'read by several'
   | 'another lane'
   | 'another device'
@@ -53,6 +92,13 @@ export type Apart =
   | 'too large'
   | 'longer'
   | 'memory'
+
+export interface Stored {
+  readonly name: string
+  readonly reader: string
+  readonly because: Apart
+  readonly at: Where
+}
 
 /** What the pass `fuse` did, and why it did no more. Of large graphs the lists are cut short. */
 export interface Fusion {
@@ -65,8 +111,8 @@ export interface Fusion {
     readonly members: readonly string[]
     readonly at: Where
   }[]
-  /** Values that elementwise operations read and that are stored all the same. */
-  readonly apart: readonly { readonly name: string; readonly because: Apart; readonly at: Where }[]
+  /** Values that one kernel makes and another one reads; of each other kernel the first operation that reads it. */
+  readonly apart: readonly Stored[]
   /** Why what was fused first was given up. */
   readonly rejected: readonly string[]
 }

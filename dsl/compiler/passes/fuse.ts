@@ -1,8 +1,9 @@
 import type { GraphNode } from '../../ir/graph.js'
 import type { FusedAttrs } from '../analysis/fused.js'
 import type { Checked } from '../analysis/ir.js'
-import type { Fusion } from '../analysis/provenance.js'
+import type { Apart, Fusion } from '../analysis/provenance.js'
 import { rewritten } from '../analysis/rewritten.js'
+import { mostListed, storedBetween } from './fuse/edges.js'
 import { withEpilogues } from './fuse/epilogues.js'
 import { FusedKernels } from './fuse/kernel.js'
 import { type Effort, type Region, Regions } from './fuse/regions.js'
@@ -28,15 +29,12 @@ import { withStridedReads } from './fuse/strided-reads.js'
 // are unchanged. A value is stored in memory where an output, a state, a node of another kind, `keep()` or
 // `after()` reads it, and where something is gathered from it, or by it.
 
-/** Entries of the lists for `explain`, at most. */
-const mostListed = 4096
-
 class Fusing {
   private readonly regions: Regions
   private readonly fused: FusedKernels
   /** Regions that became part of another one that reads the same. */
   readonly siblings: number
-  readonly fusion: { regions: Fusion['regions'][number][]; apart: Fusion['apart'][number][]; kernels: number }
+  readonly fusion: { regions: Fusion['regions'][number][]; kernels: number }
 
   constructor(
     private readonly ir: Checked,
@@ -45,7 +43,7 @@ class Fusing {
     this.regions = new Regions(ir, effort)
     this.fused = new FusedKernels(this.regions, ir)
     this.siblings = effort === 'wide' ? joinSiblings(ir, this.regions) : 0
-    this.fusion = { regions: [], apart: [], kernels: 0 }
+    this.fusion = { regions: [], kernels: 0 }
   }
 
   get hasSeveral(): boolean {
@@ -133,13 +131,9 @@ class Fusing {
     return kept
   }
 
-  /** Why the other values that elementwise operations read are stored. */
-  apart(): void {
-    for (const [id, because] of this.regions.refused) {
-      if (this.fusion.apart.length === mostListed) return
-      const { name, at } = this.ir.nodes[id]!
-      this.fusion.apart.push({ name, because, at })
-    }
+  /** Why other values that kernels read are stored. */
+  apart(products: ReadonlyMap<number, Apart>): Fusion['apart'] {
+    return storedBetween(this.ir, this.regions, products)
   }
 }
 
@@ -171,11 +165,10 @@ export const fuse =
     const products = withEpilogues(reads.ir, effort)
     const fusing = new Fusing(products.ir, effort)
     const rewritten = fusing.rewritten()
-    fusing.apart()
     const made = withMembers(reads.regions, products.regions)
     const regions = [...made, ...fusing.fusion.regions].slice(0, mostListed)
     const kernels = fusing.fusion.kernels + made.length
-    const fusion = { ...fusing.fusion, kernels, regions, effort }
+    const fusion = { effort, kernels, regions, apart: fusing.apart(products.apart) }
     const ops = new Set(effort === 'lean' ? [] : ir.nodes.map(({ op }) => op))
     const joinsAppends = ops.has('append') && ops.has('attention')
     return {

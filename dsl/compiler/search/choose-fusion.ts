@@ -4,6 +4,7 @@ import { fullest } from '../analysis/device-of.js'
 import type { Checked } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
 import { type Fusion, provenanceOf, recordProvenance } from '../analysis/provenance.js'
+import { storedWithout } from '../passes/fuse/edges.js'
 import type { Effort } from '../passes/fuse/regions.js'
 import { type Fused, fuse as fuseKernels } from '../passes/fuse.js'
 import { latencyOf, mostPredicted, tickOf, worth } from './choose-arenas.js'
@@ -173,8 +174,9 @@ const chosen = (planned: (ir: Checked) => Passed<Plan>, ir: Checked): Chosen => 
     if (against !== undefined && !(isLeast && isSmall)) rejected.push(against)
   }
   const { plan, of, fusion } = isSmall || E.isLeft(plain) ? least : { plan: plain, of: ir }
-  const none = { ...last!, effort: 'none' as const, kernels: 0, regions: [] }
-  const taken = E.map((taken: Plan) => explained(taken, { ...(fusion ?? none), rejected }, ir))(plan)
+  const without = () =>
+    ({ effort: 'none', kernels: 0, regions: [], apart: storedWithout(ir, last!) }) as const
+  const taken = E.map((taken: Plan) => explained(taken, { ...(fusion ?? without()), rejected }, ir))(plan)
   return { plan: taken, of }
 }
 

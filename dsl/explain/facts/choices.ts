@@ -1,8 +1,10 @@
 import type { Change, CopiedFor, Evaluation, Operation } from '../../compiler/analysis/ir.js'
 import {
+  type Apart,
   type Decisions,
   type Fusion,
   type LaneOrigin,
+  type OwnKernel,
   provenanceOf,
 } from '../../compiler/analysis/provenance.js'
 import { joinNames } from '../../ir/names.js'
@@ -55,12 +57,59 @@ export interface Fused {
     readonly members: readonly string[]
     readonly at: string
   }[]
-  readonly apart: readonly { readonly name: string; readonly because: string; readonly at: string }[]
+  /** Values that one kernel makes and another one reads. */
+  readonly apart: readonly {
+    readonly name: string
+    readonly reader: string
+    readonly because: string
+    readonly at: string
+  }[]
 }
 
 const none: Choices = { lanes: [], order: '', others: [], windows: [] }
 
-const whyApart: Readonly<Record<Fusion['apart'][number]['because'], string>> = {
+const ownKernels: Readonly<Record<OwnKernel, string>> = {
+  product: 'a product',
+  attention: 'attention',
+  convolution: 'a convolution',
+  'running sum': 'a running sum',
+  'other axes': 'a reduction along other axes than the last ones',
+  'rows of one': 'a reduction of rows of one element',
+  largest: 'a search for the largest or smallest of a row or column',
+  append: 'a write of rows into another value',
+  concatenation: 'a concatenation',
+  'random numbers': 'random numbers',
+  indices: 'a value made of the indices of its elements',
+  'kernel of the program': 'a kernel that the program has written',
+}
+
+const whyStored = (because: Apart): string => {
+  const [side, own] = because.split(': ') as ['made by' | 'read by', OwnKernel | undefined]
+  if (own === undefined) return whyApart[because as keyof typeof whyApart]
+  return side === 'made by'
+    ? `it is ${ownKernels[own]}: a kernel of its own, which computes nothing else`
+    : `its reader is ${ownKernels[own]}: a kernel of its own, which reads memory`
+}
+
+const whyApart: Readonly<Record<Exclude<Apart, `${string}: ${OwnKernel}`>, string>> = {
+  'view of a product': 'a view of the product is read, and its kernel computes what reads the product itself',
+  'another product': 'its reader is computed by the kernel of another product',
+  'another size': 'its reader computes more or fewer elements than the product has',
+  'waits for others': 'the product would wait for another value that its reader reads',
+  'after a residual': 'nothing that follows the residual is computed by the kernel of a product',
+  'after an activation': 'nothing that follows the activation is computed by the kernel of a product',
+  'late cast': 'the kernel of a product casts before the bias and the activation, not after them',
+  'late scale': 'the kernel of a product scales before it adds the bias, not after that',
+  'two scales': 'two scales in one would round f32 once in place of twice',
+  'scale of 0': 'by a scale of 0 the product would not be computed, and lose its NaNs',
+  'another type': 'the kernel of a product computes in one element type, which is that of its operands',
+  'neither bias nor residual': 'what is added is neither a row of the product nor as large as the product',
+  'no such function': 'the kernel of a product does not compute this function of this type',
+  keep: 'it is kept in memory by keep()',
+  after: 'it is ordered by after()',
+  'changed memory': 'another kernel changes the memory that is read, so that the order of the two is kept',
+  indexed: 'its reader takes elements of it by their indices',
+  'worse plan': 'with one kernel for both the plan would be worse',
   'read by several': 'what reads it is not in one kernel',
   'another lane': 'its reader is on another lane',
   'another device': 'its reader is on another device',
@@ -118,14 +167,21 @@ const partsOf = ({ lines, ticks }: NonNullable<Decisions['parts']>): InParts => 
   }
 }
 
-const fusionOf = ({ effort, kernels, regions, apart, rejected }: Fusion): Fused => {
+const fusionOf = (
+  { effort, kernels, regions, apart, rejected }: Fusion,
+  changes: readonly Change[],
+): Fused => {
+  // Attention that writes the appended rows is of one kernel with the append since later.
+  const joined = new Set(changes.map(({ name, by }) => `${name} ${by}`))
   const given = rejected.map(why => `; fusing more was given up: ${why}`).join('')
   const many = `${plural(kernels, 'kernel')} of several operations, ${efforts[effort]}`
   const none = effort === 'none' ? efforts.none : 'nothing'
   return {
     says: `${kernels === 0 ? none : many}${given}`,
     kernels: regions.map(({ at, ...rest }) => ({ ...rest, at: String(at) })),
-    apart: apart.map(({ name, because, at }) => ({ name, because: whyApart[because], at: String(at) })),
+    apart: apart
+      .filter(({ name, reader }) => !joined.has(`${name} ${reader}`))
+      .map(({ because, at, ...names }) => ({ ...names, because: whyStored(because), at: String(at) })),
   }
 }
 
@@ -253,6 +309,6 @@ export const choicesOf = (plan: Plan): Choices => {
     windows: windowsOf(decisions),
     ...(changes.length === 0 ? {} : { changes: changesOf(changes) }),
     ...(parts === undefined ? {} : { parts: partsOf(parts) }),
-    ...(fusion === undefined || isNothing(fusion) ? {} : { fusion: fusionOf(fusion) }),
+    ...(fusion === undefined || isNothing(fusion) ? {} : { fusion: fusionOf(fusion, changes) }),
   }
 }

@@ -78,7 +78,10 @@ const fusionLines = ({ choices: { fusion } }: Reasons): Line[] => {
   if (fusion === undefined) return []
   return [
     ...fusion.kernels.map(({ name, members, at }) => ({ says: `${name}: ${listOf(members)}`, at })),
-    ...fusion.apart.map(({ name, because, at }) => ({ says: `${name} is stored: ${because}`, at })),
+    ...fusion.apart.map(({ name, reader, because, at }) => ({
+      says: `${name} is stored for ${reader}: ${because}`,
+      at,
+    })),
   ]
 }
 

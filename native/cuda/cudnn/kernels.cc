@@ -10,11 +10,6 @@
 namespace braid::cuda {
 namespace {
 
-// From this much work on the library is asked: below it a launch takes longer than the arithmetic, and
-// opening stays quick.
-constexpr double kAskedFrom = 1073741824.0;  // 2^30 floating-point operations
-constexpr int kLeastArchitecture = 80;
-
 // Increase it with every change in this folder that may choose differently: kept choices are then measured
 // anew.
 constexpr int kCudnnFormat = 1;

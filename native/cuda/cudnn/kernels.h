@@ -14,6 +14,11 @@
 
 namespace braid::cuda {
 
+// From this much work on the library is asked: below it a launch takes longer than the arithmetic, and
+// opening stays quick.
+inline constexpr double kAskedFrom = 1073741824.0;  // 2^30 floating-point operations
+inline constexpr int kLeastArchitecture = 80;
+
 // A problem and the plan by which the library computes it; shared by the kernels of equal problems.
 struct CudnnPlanned {
   CudnnProblem problem;

@@ -619,6 +619,8 @@ TEST(CudaLibraries, PreferTheDriversOwnMajorVersion) {
 
 TEST(CudaLibraries, AreReportedFoundOrMissing) {
   const CudaReport full = cuda::probe(kFake);
+  EXPECT_EQ(full.cudnn.use, "measured");
+  EXPECT_EQ(full.cudnn.leastArchitecture, 80);
   ASSERT_EQ(full.libraries.size(), 4u);
   for (const LibraryReport& library : full.libraries) EXPECT_EQ(library.problem, "") << library.name;
   EXPECT_EQ(full.libraries[2].version, "13.1.1");

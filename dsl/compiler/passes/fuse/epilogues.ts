@@ -7,7 +7,7 @@ import type { RunLowering } from '../../../language/operators/operator.js'
 import { reluCode } from '../../../language/operators/relu.js'
 import type { FusedAttrs } from '../../analysis/fused.js'
 import type { Checked } from '../../analysis/ir.js'
-import type { Fusion } from '../../analysis/provenance.js'
+import type { Apart, BesideProduct, Fusion } from '../../analysis/provenance.js'
 import { rewritten } from '../../analysis/rewritten.js'
 import { sizeOf } from './access.js'
 import { apartBy, readersOf } from './readers.js'
@@ -73,49 +73,58 @@ const isRow = ({ shape, operands }: MapSpec, i: number, n: number): boolean => {
   return offset === 0 && shape[last] === n && strides.every((step, d) => step === (d === last ? 1 : 0))
 }
 
-/** The chain with one more operation; undefined where the kernel of a product cannot do it. */
+/** The chain with one more operation, or why the kernel of a product cannot do it. */
 const extended = (
   ir: Checked,
   chain: Chain,
   { id, inputs }: GraphNode,
   kernel: MapSpec,
   { n }: Pick<MatmulSpec, 'n'>,
-): Chain | undefined => {
+): Chain | BesideProduct | 'whole numbers and floats' | 'order of elements' => {
   const { epilogue, to, members } = chain
   const { activation, residual, bias, scale = 1 } = epilogue
   const { code, results } = kernel
   const { dtype } = results[0]!
   const own = inputs.indexOf(members.at(-1)!)
   const made = { ...chain, members: [...members, id], to: dtype }
-  if (kernel.compute !== 'f32' || residual || results.length !== 1 || !isInPlace(kernel, own))
-    return undefined
-  if (isEqual(code, [['operand', 0]])) return bias || activation ? undefined : made
-  if (dtype !== to || activation) return undefined
+  if (kernel.compute !== 'f32') return 'whole numbers and floats'
+  if (residual) return 'after a residual'
+  if (results.length !== 1) return 'no such function'
+  if (!isInPlace(kernel, own)) return 'order of elements'
+  if (isEqual(code, [['operand', 0]])) return bias || activation ? 'late cast' : made
+  if (activation) return 'after an activation'
+  if (dtype !== to) return 'another type'
   const [first, second, last] = code
   if (isEqual(code.slice(2), [['mul', 0, 1]]) && first![0] === 'operand' && second![0] === 'const') {
     // Two scales are one rounding less, which would change the bits of f32.
-    if (to === 'f32' && scale !== 1) return undefined
+    if (to === 'f32' && scale !== 1) return 'two scales'
     const whole = scale * (second as [string, number])[1]
     // A library does not read the operands of a product that is scaled by 0, and some of them may be NaN.
-    return bias || Math.fround(whole) === 0 ? undefined : { ...made, epilogue: { ...epilogue, scale: whole } }
+    if (Math.fround(whole) === 0) return 'scale of 0'
+    return bias ? 'late scale' : { ...made, epilogue: { ...epilogue, scale: whole } }
   }
   if (code.length === 3 && last![0] === 'add' && first![0] === 'operand' && second![0] === 'operand') {
     const other = 1 - own
     const { dtype: type } = ir.specs[inputs[other]!]!
-    if (inputs.length !== 2 || inputs[other] === inputs[own] || type !== to) return undefined
+    if (inputs.length !== 2 || inputs[other] === inputs[own]) return 'no such function'
+    if (type !== to) return 'another type'
     if (!bias && isRow(kernel, other, n))
       return { ...made, epilogue: { ...epilogue, bias: true }, bias: inputs[other]! }
     return isInPlace(kernel, other)
       ? { ...made, epilogue: { ...epilogue, residual: true }, residual: inputs[other]! }
-      : undefined
+      : 'neither bias nor residual'
   }
   const found = activations.find(each => each.types.includes(to) && isEqual(each.code, code))
-  return found === undefined ? undefined : { ...made, epilogue: { ...epilogue, activation: found.name } }
+  return found === undefined
+    ? 'no such function'
+    : { ...made, epilogue: { ...epilogue, activation: found.name } }
 }
 
 /** Products with what follows them. */
 class Epilogues {
   readonly chains: Chain[] = []
+  /** By value of a product's kernel: why that does not compute what reads the value. */
+  readonly apart = new Map<number, Apart>()
   private readonly reader: Int32Array
   private readonly values: Values
   private readonly taken: Uint8Array | undefined
@@ -145,26 +154,54 @@ class Epilogues {
   }
 
   private follow({ id, inputs, attrs }: GraphNode): void {
-    const { nodes, specs } = this.ir
-    if (inputs.some(input => this.taken?.[input] === 1)) return
+    const { specs } = this.ir
+    if (inputs.some(input => this.taken?.[input] === 1)) {
+      this.apart.set(id, 'changed memory')
+      return
+    }
     const [x, w] = inputs.map(input => specs[input]!) as [Checked['specs'][number], Checked['specs'][number]]
     const spec = matmulSpec(x, w, attrs)
     let chain: Chain = { product: id, members: [id], epilogue: {}, to: specs[id]!.dtype }
-    while (chain.auxiliary === undefined) {
-      const last = chain.members.at(-1)!
-      const alone = this.reader[last]!
-      const next = nodes[alone === -2 ? (this.activated.get(last) ?? -1) : alone]
-      const own = next && this.values.elementwise[next.id]
-      if (next === undefined || own === undefined || own.isIndexed || this.members.has(next.id)) break
-      if (apartBy(this.ir, next.id, id) !== undefined) break
-      if (sizeOf(own.kernel.shape) !== spec.batch * spec.m * spec.n || this.isWorse(chain, next)) break
-      const longer = extended(this.ir, chain, next, own.kernel, spec)
-      if (longer === undefined) break
-      chain = alone === -2 ? { ...longer, auxiliary: last } : longer
+    for (;;) {
+      const longer = this.longer(chain, spec)
+      if (longer === undefined || typeof longer === 'string') {
+        if (longer !== undefined) this.apart.set(chain.members.at(-1)!, longer)
+        break
+      }
+      chain = longer
     }
-    if (chain.members.length === 1 || chain.to !== x.dtype) return
+    if (chain.auxiliary !== undefined) this.apart.set(chain.auxiliary, 'read by several')
+    if (chain.members.length === 1) return
+    if (chain.to !== x.dtype) {
+      this.apart.set(id, 'another type')
+      return
+    }
     this.chains.push(chain)
     for (const member of chain.members) this.members.add(member)
+  }
+
+  /** The chain with the operation that reads it, or why that is not part of it; undefined where nothing does. */
+  private longer(chain: Chain, spec: MatmulSpec): Chain | Apart | undefined {
+    const { nodes } = this.ir
+    if (chain.auxiliary !== undefined) return 'after an activation'
+    const last = chain.members.at(-1)!
+    const alone = this.reader[last]!
+    const next = nodes[alone === -2 ? (this.activated.get(last) ?? -1) : alone]
+    if (next === undefined) return alone === -2 ? 'read by several' : undefined
+    const own = this.values.elementwise[next.id]
+    if (own === undefined) {
+      const is = this.values.apart[next.id]
+      if (is === undefined) return next.op === 'keep' || next.op === 'after' ? next.op : 'view of a product'
+      return is === 'changed memory' ? is : `read by: ${is}`
+    }
+    if (own.isIndexed) return 'indexed'
+    if (this.members.has(next.id)) return 'another product'
+    const apart = apartBy(this.ir, next.id, chain.product)
+    if (apart !== undefined) return apart
+    if (sizeOf(own.kernel.shape) !== spec.batch * spec.m * spec.n) return 'another size'
+    if (this.isWorse(chain, next)) return 'waits for others'
+    const longer = extended(this.ir, chain, next, own.kernel, spec)
+    return typeof longer === 'object' && alone === -2 ? { ...longer, auxiliary: last } : longer
   }
 
   /** Whether the product would wait for what its epilogue reads, and so end later, or hold its operands longer. */
@@ -201,14 +238,18 @@ const nodeOf = ({ nodes, specs }: Checked, chain: Chain): GraphNode => {
   return { ...last, op: 'fused', inputs, attrs: fused as unknown as GraphNode['attrs'] }
 }
 
+export interface WithEpilogues {
+  readonly ir: Checked
+  readonly regions: Fusion['regions']
+  /** By node that is a value of a product's kernel: why that does not compute what reads the value. */
+  readonly apart: ReadonlyMap<number, Apart>
+}
+
 /** The graph whose products compute what follows them. */
-export const withEpilogues = (
-  ir: Checked,
-  effort: Effort,
-): { readonly ir: Checked; readonly regions: Fusion['regions'] } => {
-  if (!ir.nodes.some(({ op }) => op === 'matmul')) return { ir, regions: [] }
-  const { chains } = new Epilogues(ir, effort)
-  if (chains.length === 0) return { ir, regions: [] }
+export const withEpilogues = (ir: Checked, effort: Effort): WithEpilogues => {
+  if (!ir.nodes.some(({ op }) => op === 'matmul')) return { ir, regions: [], apart: new Map() }
+  const { chains, apart } = new Epilogues(ir, effort)
+  if (chains.length === 0) return { ir, regions: [], apart }
   const inner = new Set<number>()
   const made = new Map<number, GraphNode>()
   /** By the value that is an auxiliary output: the node of its kernel, which stands right before it. */
@@ -230,5 +271,9 @@ export const withEpilogues = (
     const kernel = before.get(id)
     return inner.has(id) ? [] : kernel === undefined ? [id] : [kernel, id]
   })
-  return { ir: rewritten(ir, order, id => made.get(id) ?? ir.nodes[id]!), regions }
+  return {
+    ir: rewritten(ir, order, id => made.get(id) ?? ir.nodes[id]!),
+    regions,
+    apart: new Map(order.flatMap((id, at) => (apart.has(id) ? [[at, apart.get(id)!] as const] : []))),
+  }
 }

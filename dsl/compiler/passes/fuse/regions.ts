@@ -130,8 +130,8 @@ export class Regions {
   readonly all: Region[] = []
   /** By node: what its region, or the region that alone reads it, reads of it. */
   readonly access: (Access | undefined)[]
-  /** By node: why it did not join its reader. */
-  readonly refused = new Map<number, Apart>()
+  /** By node: why it did not join the region that reads it, which is that of a member. */
+  readonly refused = new Map<number, { readonly because: Apart; readonly by: number }>()
   /** By node: the number of the region that reads it; of several the one whose last member comes first. */
   private readonly reader: Int32Array
   /** By node: the first of the members that read it, and the first of all other readers. */
@@ -166,7 +166,7 @@ export class Regions {
       if (reader >= 0) {
         const refusal = this.join(node, own, this.all[reader]!, reader)
         if (refusal === undefined) return
-        this.refused.set(id, refusal)
+        this.refused.set(id, { because: refusal, by: this.lastOf(reader) })
       }
       if (!this.joinSibling(node, own)) this.begin(node, own)
     } else if (viewFrom[id]! >= 0 && reader >= 0 && this.stored[id] === 0) {
@@ -190,7 +190,7 @@ export class Regions {
     if (known === region) {
       this.inner[id] = Math.min(by, this.inner[id]!)
       if (!this.isSame(this.all[region]!, this.access[id]!, access)) {
-        this.refused.set(id, 'order of elements')
+        this.refused.set(id, { because: 'order of elements', by: this.lastOf(region) })
         this.reader[id] = elsewhere
         this.readOutside(id, this.inner[id]!)
       }
@@ -224,10 +224,7 @@ export class Regions {
       const before = this.access[id]
       this.access[id] = own.whole
       this.stored[id] = 1
-      if (this.join(node, own, region, number) === undefined) {
-        this.refused.delete(id)
-        return true
-      }
+      if (this.join(node, own, region, number) === undefined) return true
       this.access[id] = before
     }
     return false

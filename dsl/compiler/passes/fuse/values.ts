@@ -8,6 +8,7 @@ import { slotsOf } from '../../../machine/map-cost.js'
 import { fusedAttrs } from '../../analysis/fused.js'
 import type { Checked } from '../../analysis/ir.js'
 import { donatedReads, isView, operatorOf } from '../../analysis/operators.js'
+import type { Apart, OwnKernel } from '../../analysis/provenance.js'
 import { takesMemory } from '../../analysis/taken-memory.js'
 import { type Access, alongRow, type Composed, inOrder, reachedBy } from './access.js'
 import { inFloats, type Range, wholeNumbers } from './whole-numbers.js'
@@ -58,6 +59,33 @@ const asRows = ({ how, outer, length, inner, input, output }: ReduceSpec): MapSp
   }
 }
 
+/** What a kernel is that no region may have. */
+const ownKernelOf = (spec: KernelSpec): OwnKernel => {
+  switch (spec.kind) {
+    case 'matmul':
+      return 'product'
+    case 'attention':
+      return 'attention'
+    case 'conv':
+      return 'convolution'
+    case 'scan':
+      return 'running sum'
+    case 'reduce':
+      if (spec.how === 'argmax' || spec.how === 'argmin') return 'largest'
+      return spec.inner === 1 ? 'rows of one' : 'other axes'
+    case 'append':
+      return 'append'
+    case 'join':
+      return 'concatenation'
+    case 'random':
+      return 'random numbers'
+    case 'map':
+      return 'indices'
+    default:
+      return 'kernel of the program'
+  }
+}
+
 /** Elements by their indices as a map of [outer, count, inner]. */
 const asIndexed = ({ outer, length, inner, count, dtype, along }: GatherSpec): MapSpec => {
   const { shape, strides } = coalesce(
@@ -98,6 +126,8 @@ export const takenMemory = ({ nodes }: Checked): Uint8Array | undefined => {
 /** What the pass knows of every node's value before it joins any: its kernel or view, and its time. */
 export class Values {
   readonly elementwise: (Elementwise | undefined)[]
+  /** By node: what its kernel is, where that is no candidate; absent where it is one, and of nodes without a kernel. */
+  readonly apart: (OwnKernel | Extract<Apart, 'changed memory'> | undefined)[]
   /** By node: the first element of its source that it has; -1 where it is no view that can be read through. */
   readonly viewFrom: Float64Array
   /** By node: nanoseconds from the start of the tick to its end, were there a lane for everything. */
@@ -117,6 +147,7 @@ export class Values {
   constructor(readonly ir: Checked) {
     const { nodes } = ir
     this.elementwise = new Array(nodes.length)
+    this.apart = new Array(nodes.length)
     this.viewFrom = new Float64Array(nodes.length).fill(-1)
     this.end = new Float64Array(nodes.length)
     this.bytes = new Float64Array(nodes.length)
@@ -144,6 +175,8 @@ export class Values {
     const { id, op, inputs } = node
     const output = specs[id]!
     const operator = node.place === 'device' ? operatorOf(op) : undefined
+    if (op === 'kernel') this.apart[id] = 'kernel of the program'
+    if (op === 'fused') this.apart[id] = ownKernelOf(fusedAttrs(node).kernel)
     if (operator === undefined || op === 'after') return this.timeOf(node)
     const given = inputs.map(input => specs[input]!)
     const lowered = operator.lower(given, output, node.attrs)
@@ -162,6 +195,10 @@ export class Values {
     if (!hasOrder)
       this.elementwise[id] = this.elementwiseOf(kernel, () => operator.tolerance(output, given, node.attrs))
     if (!isFloat(output.dtype)) this.measureNumbers(node, this.elementwise[id]?.kernel ?? kernel)
+    if (this.elementwise[id] === undefined) {
+      const mayJoin = hasOrder && (kernel.kind === 'map' || kernel.kind === 'gather')
+      this.apart[id] = mayJoin ? 'changed memory' : ownKernelOf(kernel)
+    }
     return this.measured(node, { op, kernel, flops, movedBytes })
   }
 
