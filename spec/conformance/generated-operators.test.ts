@@ -11,7 +11,7 @@ import { operators } from '../../dsl/language/operators/registry.js'
 import { sample } from '../fixtures/graphs/random.js'
 import { mixed, moves } from '../fixtures/graphs/ranks.js'
 
-/** The public operators, and which of them made each value of the graph that was built last. */
+/** The public operators; and the values of the graph that was built last, each with the operator that made it. */
 const seen = vi.hoisted(() => ({
   operators: new Set<string>(),
   made: [] as [name: string, value: unknown][],
@@ -47,7 +47,7 @@ const nodesOf = (value: unknown): readonly number[] =>
       ? Object.values(value).flatMap(nodesOf)
       : []
 
-/** The public operators that a node of `count` graphs, which an output depends on, was made by; and their casts. */
+/** The operators and the casts on which an output of one of `count` graphs depends. */
 const reached = <A>(arbitrary: fc.Arbitrary<A>, count: number, graphOf: (made: A) => Graph) => {
   const used = new Set<string>()
   const casts = new Set<string>()
@@ -64,7 +64,7 @@ const reached = <A>(arbitrary: fc.Arbitrary<A>, count: number, graphOf: (made: A
   return { used, casts }
 }
 
-it('are all that one rank has, and all casts', () => {
+it('generated graphs have every operator of one rank, and every cast', () => {
   const size = { least: 8, steps: 20 }
   const { used, casts } = reached(
     fc.oneof(sample(size), sample({ ...size, rates: true })),
@@ -81,7 +81,7 @@ it('are all that one rank has, and all casts', () => {
   expect(all.filter(cast => !casts.has(cast))).toEqual([])
 })
 
-it('are all that several ranks have', () => {
+it('generated graphs of several ranks have every collective', () => {
   const { used } = reached(moves(14), 100, mixed)
   const missing = [...seen.operators].filter(
     name => !used.has(name) && operators[name]?.exchange !== undefined,
