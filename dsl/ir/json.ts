@@ -88,6 +88,7 @@ const order = [
   'channels',
   'filters',
   'spatial',
+  'channelsLast',
   'stride',
   'dilation',
   'before',

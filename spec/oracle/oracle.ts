@@ -422,7 +422,7 @@ const planned = (u: Unrolled, say: Say): void => {
 
 /**
  * Orders without data: the end of a run, or its start, which is whatever its lane ran or waited for last
- * before it.
+ * before it. Where each tick has lanes of its own, nothing of another tick is before the first run of a lane.
  */
 const afters = (u: Unrolled, say: Say): void => {
   const { commands, nodes } = u.plan
@@ -438,8 +438,9 @@ const afters = (u: Unrolled, say: Say): void => {
             const other = commands[j % commands.length]!
             return (other[0] === 'run' || other[0] === 'wait') && laneOf(other) === lane
           }
-          for (i--; i >= 0 && !isPoint(i); i--) {}
-          if (i < 0) continue
+          const first = apart(u.plan) ? u.at(t, 0) : 0
+          for (i--; i >= first && !isPoint(i); i--) {}
+          if (i < first) continue
         }
         if (earlier < 0 || !u.before(i, u.at(t, c))) say('L10', c)
       }

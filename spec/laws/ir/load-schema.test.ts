@@ -32,6 +32,7 @@ import {
   window,
 } from '../../../dsl/index.js'
 import { parsePlan } from '../../../dsl/ir/load.js'
+import type { Plan } from '../../../dsl/ir/plan.js'
 import type { PlanFault } from '../../../dsl/ir/reader.js'
 import { toJSON } from '../../../dsl/ir/text.js'
 import {
@@ -41,7 +42,7 @@ import {
   withCollectives,
   withKernels,
 } from '../../fixtures/plans/by-hand.js'
-import { conforms, edited, type Holder, type Path, places } from '../../fixtures/plans/fields.js'
+import { conforms, edited, fieldNames, type Holder, type Path, places } from '../../fixtures/plans/fields.js'
 import { often, runs } from '../../fixtures/runs.js'
 
 // With inputs and outputs of a rate, and a copy of several sources.
@@ -92,6 +93,7 @@ const kinds = orThrow(
         ),
         z: at.pipe(gather(indices, { axis: 0 }), argmax({ axis: 1 }), download()),
         c: heads.pipe(conv(heads.pipe(reshape([2, 3, 2])), { stride: 2, padding: 1 }), download()),
+        l: heads.pipe(conv(heads.pipe(reshape([1, 3, 4])), { channels: 'last' }), download()),
         a: heads.pipe(attention(heads, heads, { causal: true, mask, length }), download()),
       }
     }),
@@ -164,6 +166,14 @@ const plans = [
   kinds,
 ]
 const bases = plans.map(plan => JSON.parse(toJSON(plan)) as object)
+
+test('a plan is written with every field of the schema', () => {
+  const node = Object.fromEntries(fieldNames.map(name => [name, 0]))
+  const written = JSON.parse(toJSON({ ...singleLane, nodes: [node] } as never)) as Plan
+  const lists = ['lanes', 'buffers', 'nodes', 'commands', 'graphs']
+  expect(fieldNames.length).toBeGreaterThan(100)
+  expect(fieldNames.filter(name => !(name in written.nodes[0]!) && !lists.includes(name))).toEqual([])
+})
 
 test('know every field of every kernel: what was written is read', () => {
   for (const plan of plans)

@@ -23,7 +23,7 @@ import { largePlan } from '../../fixtures/plans/of-tasks.js'
 import { planFrom, recipes } from '../../fixtures/plans/random.js'
 import { rankMutations } from '../../fixtures/plans/rank-mutations.js'
 import { rankOf, type Script, scripts } from '../../fixtures/plans/ranks.js'
-import { isFullRun, runs } from '../../fixtures/runs.js'
+import { isFullRun, often, runs } from '../../fixtures/runs.js'
 import { goldens } from '../../golden/graphs.js'
 import { comparable, oracle } from '../../oracle/oracle.js'
 import { canStop, execute } from '../../oracle/rendezvous.js'
@@ -239,7 +239,7 @@ test('the table: every kind has enough mutants, and some of each kind are reject
   for (const { kind, mutants, rejected, equivalent } of table) {
     expect(mutants, kind).toBeGreaterThanOrEqual(fewest.mutants)
     expect(rejected + equivalent, kind).toBe(mutants)
-    expect(rejected, kind).toBeGreaterThan(0)
+    expect(rejected, kind).toBeGreaterThan(often(0))
   }
 })
 
