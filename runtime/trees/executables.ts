@@ -45,6 +45,8 @@ interface Entry {
   readonly opening: Promise<Executable>
   executable: Executable | undefined
   used: number
+  /** How many wait to launch it: it is not closed before. */
+  holders: number
 }
 
 /** The executables of a tree, by node, within a budget of bytes. */
@@ -56,6 +58,8 @@ export class Executables {
   private readonly known = new Set<number>()
   private readonly closing = new Set<Promise<void>>()
   private uses = 0
+  /** Whether one was in use when it should have been closed to keep to the budget. */
+  private overBudget = false
 
   constructor(private readonly parts: ExecutableParts) {}
 
@@ -82,25 +86,49 @@ export class Executables {
     return entry.executable
   }
 
-  get(node: number): Promise<Executable> {
+  /** Makes the executable of a node, unless there is one. */
+  async prepare(node: number): Promise<void> {
+    await this.entryOf(node).opening
+  }
+
+  /** Runs a body with the executable of a node, which stays open until the body has ended. */
+  async hold<A>(node: number, body: (executable: Executable) => Promise<A>): Promise<A> {
+    const entry = this.entryOf(node)
+    entry.holders++
+    try {
+      return await body(await entry.opening)
+    } finally {
+      entry.holders--
+      this.freed()
+    }
+  }
+
+  /** One of them may have become idle. */
+  freed(): void {
+    if (this.overBudget) this.shrink()
+  }
+
+  private entryOf(node: number): Entry {
     const known = this.entries.get(node)
-    if (known !== undefined) return known.opening
-    const entry: Entry = { opening: this.make(node), executable: undefined, used: ++this.uses }
+    if (known !== undefined) {
+      known.used = ++this.uses
+      return known
+    }
+    const entry: Entry = { opening: this.make(node), executable: undefined, used: ++this.uses, holders: 0 }
     this.entries.set(node, entry)
     entry.opening.then(
       executable => {
         entry.executable = executable
-        this.shrink(node)
+        this.shrink()
       },
       () => this.entries.delete(node),
     )
-    return entry.opening
+    return entry
   }
 
   /** Closes those that are idle. Their layouts stay. */
-  async evict(keep = -1): Promise<void> {
-    for (const [node, { executable }] of this.entries)
-      if (node !== keep && executable !== undefined) this.drop(node, executable)
+  async evict(): Promise<void> {
+    for (const [node, entry] of this.entries) this.drop(node, entry)
     await Promise.all(this.closing)
   }
 
@@ -111,16 +139,18 @@ export class Executables {
     this.entries.clear()
   }
 
-  private shrink(newest: number): void {
-    const oldest = [...this.entries].sort((a, b) => a[1].used - b[1].used)
-    for (const [node, { executable }] of oldest) {
-      if (this.bytes <= this.parts.budget) return
-      if (node !== newest && executable !== undefined) this.drop(node, executable)
+  /** Closes those that were used longest ago, down to the budget; the newest one stays. */
+  private shrink(): void {
+    const oldest = [...this.entries].sort((a, b) => a[1].used - b[1].used).slice(0, -1)
+    for (const [node, entry] of oldest) {
+      if (this.bytes <= this.parts.budget) break
+      this.drop(node, entry)
     }
+    this.overBudget = this.bytes > this.parts.budget
   }
 
-  private drop(node: number, executable: Executable): void {
-    if (executable.ticks.flying > 0) return
+  private drop(node: number, { executable, holders }: Entry): void {
+    if (executable === undefined || holders > 0 || executable.ticks.flying > 0) return
     this.entries.delete(node)
     const closed = executable.close()
     this.closing.add(closed)

@@ -98,18 +98,17 @@ export class LaunchQueue {
 
   private async inTime(job: Job): Promise<void> {
     const { executables, slots, poison } = this.parts
-    const { node } = job.step
     try {
       if (this.failure !== undefined) throw this.failure
-      let executable = await executables.get(node)
-      while (!this.hasRoom(executable)) {
-        await new Promise<void>(resolve => this.waiting.push(resolve))
-        if (this.failure !== undefined) throw this.failure
-        executable = await executables.get(node)
-      }
-      await Promise.all(job.reads)
-      const uses = slots.takeUses(job.step.slots, job.targets)
-      this.submit(job, executable, poison || !job.isPlain ? await this.before(job, uses) : uses)
+      await executables.hold(job.step.node, async executable => {
+        while (!this.hasRoom(executable)) {
+          await new Promise<void>(resolve => this.waiting.push(resolve))
+          if (this.failure !== undefined) throw this.failure
+        }
+        await Promise.all(job.reads)
+        const uses = slots.takeUses(job.step.slots, job.targets)
+        this.submit(job, executable, poison || !job.isPlain ? await this.before(job, uses) : uses)
+      })
     } catch (error) {
       this.fail(error, job)
     }
@@ -187,6 +186,7 @@ export class LaunchQueue {
       }
       job.values.resolve(values)
     }
+    this.parts.executables.freed()
     this.wake()
   }
 

@@ -153,7 +153,7 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   async prepare(): Promise<void> {
     this.#alive('tree.prepare')
     const { executables, tree } = this.#open
-    for (const node of tree.layouts.nodes.keys()) await executables.get(node)
+    for (const node of tree.layouts.nodes.keys()) await executables.prepare(node)
   }
 
   /** Closes every executable that is idle. They are made again, at the same addresses, when they are launched. */

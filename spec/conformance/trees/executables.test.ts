@@ -1,0 +1,69 @@
+// The executables of a tree: made, closed and made again while launches go on.
+import { describe, expect, it } from 'vitest'
+import { add, download, graph, mul, tree, upload } from '../../../dsl/index.js'
+import { present } from '../devices.js'
+import { all, copy, only, planned, row, treeOn } from './kit.js'
+
+const prompt = planned(
+  graph('prompt', { x: row }, ({ x }) => ({ state: x.pipe(upload(copy), mul(2), download(copy)) })),
+)
+const step = planned(
+  graph('step', { state: row, token: row }, ({ state, token }) => {
+    const next = state.pipe(upload(copy), add(token.pipe(upload(copy))))
+    return { state: next.pipe(download(copy)), seen: next.pipe(mul(10), download(copy)) }
+  }),
+)
+const decoder = tree({
+  plans: { prompt, step },
+  start: ['prompt'],
+  then: { prompt: ['step'], step: ['step'] },
+})
+
+const ticks = async (count: number): Promise<void> => {
+  for (let i = 0; i < count; i++) await null
+}
+
+describe.each(present)('executables of a tree on %s', device => {
+  it('evict() leaves open what a launch with a copy waits to use', async () => {
+    for (const poison of [false, true]) {
+      await using t = await treeOn(device, decoder, { poison })
+      await t.prepare()
+      for (let i = 0; i < 20; i++) {
+        t.begin()
+        await t.launch('prompt', { x: all(1) }).values
+        const before = t.evict()
+        const first = t.launch('step', { state: all(5), token: all(1) })
+        await ticks(i)
+        const after = t.evict()
+        const second = first.next('step', { token: all(1) })
+        expect([only((await first.values).seen), only((await second.values).seen)]).toEqual([60, 70])
+        await Promise.all([before, after])
+      }
+    }
+  })
+
+  it('a budget closes none that a launch waits to use, whatever prepare() makes beside it', async () => {
+    const whole = await treeOn(device, decoder)
+    await whole.prepare()
+    const { bytes } = whole.stats().executables
+    await whole.close()
+    for (const executables of [1, Math.ceil(bytes / 3), bytes - 1]) {
+      await using t = await treeOn(device, decoder, { executables, poison: false })
+      for (let i = 0; i < 60; i++) {
+        t.begin()
+        const first = t.launch('prompt', { x: all(1) })
+        await first.values
+        const before = t.prepare()
+        await ticks(i % 13)
+        const second = first.next('step', { state: all(5), token: all(1) })
+        await ticks(i % 17)
+        const after = t.prepare()
+        expect(only((await second.values).seen)).toBe(60)
+        await Promise.all([before, after])
+      }
+      // What was in use when it should have gone has gone since.
+      await t.drained()
+      expect(t.stats().executables.bytes).toBeLessThanOrEqual(Math.max(executables, bytes / 3 + 1024))
+    }
+  })
+})
