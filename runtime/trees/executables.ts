@@ -8,6 +8,7 @@ import { type References, referencesFor } from '../session/references.js'
 import { type SharedParams, withBlocks } from '../session/shared-params.js'
 import type { ValueSpec } from '../values.js'
 import { type Executable, ProgramExecutable, specInArena } from './executable.js'
+import { closedTree } from './messages.js'
 import { brokenBy, type PreparedTree } from './prepare.js'
 
 /** What an executable is made with. */
@@ -60,6 +61,7 @@ export class Executables {
   private uses = 0
   /** Whether one was in use when it should have been closed to keep to the budget. */
   private overBudget = false
+  private closed = false
 
   constructor(private readonly parts: ExecutableParts) {}
 
@@ -114,6 +116,7 @@ export class Executables {
       known.used = ++this.uses
       return known
     }
+    if (this.closed) throw closedTree('tree.prepare')
     const entry: Entry = { opening: this.make(node), executable: undefined, used: ++this.uses, holders: 0 }
     this.entries.set(node, entry)
     entry.opening.then(
@@ -132,7 +135,9 @@ export class Executables {
     await Promise.all(this.closing)
   }
 
+  /** Refuses to make any from now on, and closes all, those that are being made among them. */
   async close(): Promise<void> {
+    this.closed = true
     await Promise.allSettled([...this.entries.values()].map(({ opening }) => opening))
     const all = [...this.entries.values()].map(({ executable }) => executable?.close())
     await Promise.all([...all, ...this.closing])

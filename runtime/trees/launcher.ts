@@ -101,7 +101,7 @@ export class Launcher implements LaunchOwner {
   }
 
   private alive(at: string): void {
-    if (this.closing) throw new DisposedError('this tree', `open it again; call ${at} before it is closed`)
+    if (this.closing) throw messages.closedTree(at)
   }
 
   /** Nothing can refuse the launch any more: the tables change. */

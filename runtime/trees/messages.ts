@@ -1,6 +1,7 @@
 import type { Fault } from '../../dsl/ir/fault.js'
 import type { Where } from '../../dsl/ir/graph.js'
 import { render } from '../../dsl/ir/messages.js'
+import { DisposedError } from '../errors.js'
 import { describe, type Mismatch, size } from '../values.js'
 
 export type TreeErrorTag =
@@ -154,3 +155,6 @@ export const reentered = (at: Where, plan: string): TreeError =>
     found: 'a launch from inside another one: a feed has a getter that launches',
     next: 'launch after that launch has returned',
   })
+
+export const closedTree = (at: string): DisposedError =>
+  new DisposedError('this tree', `open it again; call ${at} before it is closed`)

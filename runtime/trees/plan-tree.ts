@@ -15,10 +15,11 @@ import { arenaBytes, hereLater, ownBytesFrom, rounded } from '../../dsl/internal
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { Block } from '../device/block.js'
 import type { Device } from '../device/device.js'
-import { type DeviceError, DisposedError } from '../errors.js'
+import type { DeviceError } from '../errors.js'
 import { apartOf } from './executables.js'
 import type { Handle } from './handle.js'
 import { noFeeds } from './launch.js'
+import { closedTree } from './messages.js'
 import { type OpenTree, openTree } from './open.js'
 import type { TreeOptions } from './options.js'
 import type { TreeSpec } from './prepare.js'
@@ -204,8 +205,7 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   }
 
   #alive(at: string): void {
-    if (this.#closing !== undefined)
-      throw new DisposedError('this tree', `open it again; call ${at} before it is closed`)
+    if (this.#closing !== undefined) throw closedTree(at)
   }
 }
 

@@ -1,6 +1,7 @@
 // The executables of a tree: made, closed and made again while launches go on.
 import { describe, expect, it } from 'vitest'
-import { add, download, graph, mul, tree, upload } from '../../../dsl/index.js'
+import { add, download, graph, mul, orThrow, tree, upload } from '../../../dsl/index.js'
+import { Device, DisposedError } from '../../../runtime/index.js'
 import { present } from '../devices.js'
 import { all, copy, only, planned, row, treeOn } from './kit.js'
 
@@ -64,6 +65,24 @@ describe.each(present)('executables of a tree on %s', device => {
       // What was in use when it should have gone has gone since.
       await t.drained()
       expect(t.stats().executables.bytes).toBeLessThanOrEqual(Math.max(executables, bytes / 3 + 1024))
+    }
+  })
+
+  it('close() while prepare() makes them leaves nothing behind', async () => {
+    await using own = orThrow(await Device.open(device)())
+    const held = () => [own.stats(), own.stats('pinned')].map(stats => stats['allocation.all.current'])
+    const before = held()
+    for (let i = 0; i < 5; i++) {
+      const t = await treeOn('', decoder, { device: own })
+      const prepared = t.prepare().then(
+        () => 'prepared',
+        error => error,
+      )
+      await ticks(i)
+      await t.close()
+      expect(await prepared).toBeInstanceOf(DisposedError)
+      expect(t.stats().executables.open).toBe(0)
+      expect(held()).toEqual(before)
     }
   })
 })
