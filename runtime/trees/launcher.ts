@@ -150,6 +150,10 @@ export class Launcher implements LaunchOwner {
     return `its bytes were overwritten by ${this.slots.overwriter(slot)}`
   }
 
+  checkUse(lane: unknown, body: unknown): void {
+    this.readers.check(lane, body)
+  }
+
   use<A>(handle: Handle, lane: Lane, body: (span: Span) => A): Promise<A> {
     return this.readers.use(handle, lane, body)
   }

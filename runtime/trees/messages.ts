@@ -1,6 +1,7 @@
 import type { Fault } from '../../dsl/ir/fault.js'
 import type { Where } from '../../dsl/ir/graph.js'
 import { render } from '../../dsl/ir/messages.js'
+import { type AllocatorError, badArgument } from '../device/allocator-error.js'
 import { DisposedError } from '../errors.js'
 import { describe, type Mismatch, size } from '../values.js'
 
@@ -52,6 +53,30 @@ export const staleHandle = (
     found: problem,
     next: "read it before the next launch, or declare how long it is kept: until('plan'), ring(n) or owned",
   })
+
+/** A span, or its block, after the body of `handle.use` that it was for. */
+export const endedUse = (
+  at: string,
+  output: string,
+  origin: { readonly plan: string; readonly at: Where },
+): StaleHandleError =>
+  new StaleHandleError({
+    _tag: 'StaleHandle',
+    at,
+    subject: `${origin.plan}.${output}, made at ${origin.at}`,
+    wanted: 'a span inside of the body of handle.use',
+    found: 'a span of a body that has returned: other bytes may lie there',
+    next: 'give the lane its work before the body returns; for later copy the value into a block of your own',
+  })
+
+export const notABody = (found: unknown): AllocatorError =>
+  badArgument(
+    'handle.use',
+    'body',
+    'a function of the span',
+    found,
+    'pass one that gives the lane its work: span => lane.copy(block, span)',
+  )
 
 export const notASuccessor = (
   at: Where,

@@ -150,11 +150,17 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
     this.#open.launcher.begin()
   }
 
-  /** Makes the executables of all layouts that there are now, so that no launch waits for one. */
+  /**
+   * Makes the executables of all layouts that there are now, so that no launch waits for one. Ends early where the
+   * tree is closed meanwhile.
+   */
   async prepare(): Promise<void> {
     this.#alive('tree.prepare')
     const { executables, tree } = this.#open
-    for (const node of tree.layouts.nodes.keys()) await executables.prepare(node)
+    for (const node of tree.layouts.nodes.keys()) {
+      if (this.closed) return
+      await executables.prepare(node)
+    }
   }
 
   /** Closes every executable that is idle. They are made again, at the same addresses, when they are launched. */
