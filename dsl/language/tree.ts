@@ -84,32 +84,59 @@ const isKeep = (how: unknown): boolean => {
   return lives === 'ring' ? isCount(count) : lives === 'owned' || lives === 'run'
 }
 
-/** Throws where the argument of `tree` has another form than its type says. */
-const checkForm = (spec: unknown): void => {
-  const check = (is: boolean, at: string, wanted: string, found: unknown): void => {
-    if (!is) throw new TypeError(`tree: ${at}: wanted ${wanted}; found ${show(found)}`)
-  }
-  const isNames = (value: unknown): boolean =>
-    Array.isArray(value) && value.every(name => typeof name === 'string')
-  check(isObject(spec), 'its argument', 'an object with plans and start', spec)
-  const { plans, start, then = {}, keep = {} } = spec as Readonly<Record<string, unknown>>
-  check(isObject(plans), 'plans', 'an object of compiled plans by name', plans)
-  check(isNames(start), 'start', 'a list of names of plans', start)
-  check(isObject(then), 'then', 'an object: by plan, a list of names of plans', then)
-  for (const [name, next] of Object.entries(then as object))
-    check(next === undefined || isNames(next), `then.${name}`, 'a list of names of plans', next)
-  check(isObject(keep), 'keep', 'an object: by plan and output, how long it stays', keep)
-  for (const [name, outputs] of Object.entries(keep as object)) {
-    check(outputs === undefined || isObject(outputs), `keep.${name}`, 'an object by output', outputs)
-    for (const [output, how] of Object.entries((outputs ?? {}) as object))
-      check(
+/** What of a tree has another form than its type says. */
+export interface TreeFormFault {
+  readonly at: string
+  readonly wanted: string
+  readonly found: unknown
+}
+
+const areNames = (value: unknown): boolean =>
+  Array.isArray(value) && value.every(name => typeof name === 'string')
+
+const formFault = (is: boolean, at: string, wanted: string, found: unknown): readonly TreeFormFault[] =>
+  is ? [] : [{ at, wanted, found }]
+
+/** The first part of a tree, or of the argument of `tree`, that has another form than its type says. */
+export const treeFormFault = (spec: unknown): TreeFormFault | undefined => {
+  if (!isObject(spec)) return { at: '', wanted: 'an object with plans and start', found: spec }
+  const { plans, start, then, keep } = spec
+  const all = [
+    ...formFault(isObject(plans), 'plans', 'an object of compiled plans by name', plans),
+    ...formFault(areNames(start), 'start', 'a list of names of plans', start),
+    ...formFault(isObject(then), 'then', 'an object: by plan, a list of names of plans', then),
+    ...(isObject(then) ? Object.entries(then) : []).flatMap(([name, next]) =>
+      formFault(next === undefined || areNames(next), `then.${name}`, 'a list of names of plans', next),
+    ),
+    ...formFault(isObject(keep), 'keep', 'an object: by plan and output, how long it stays', keep),
+    ...(isObject(keep) ? Object.entries(keep) : []).flatMap(([name, outputs]) =>
+      formFault(outputs === undefined || isObject(outputs), `keep.${name}`, 'an object by output', outputs),
+    ),
+  ]
+  const kept = Object.entries(isObject(keep) ? keep : {}).flatMap(([name, outputs]) =>
+    Object.entries(isObject(outputs) ? outputs : {}).flatMap(([output, how]) =>
+      formFault(
         how === undefined || isKeep(how),
         `keep.${name}.${output}`,
         'until(plan), ring(count) of 1 to 64 values, owned or borrowed',
         how,
-      )
-  }
+      ),
+    ),
+  )
+  return [...all, ...kept][0]
 }
+
+/** Throws where the argument of `tree` has another form than its type says. */
+const checkForm = (spec: unknown): void => {
+  const whole = isObject(spec) ? { then: {}, keep: {}, ...defined(spec) } : spec
+  const fault = treeFormFault(whole)
+  if (fault === undefined) return
+  const { at, wanted, found } = fault
+  throw new TypeError(`tree: ${at || 'its argument'}: wanted ${wanted}; found ${show(found)}`)
+}
+
+const defined = (spec: Readonly<Record<string, unknown>>): object =>
+  Object.fromEntries(Object.entries(spec).filter(([, value]) => value !== undefined))
 
 /**
  * Describes a tree of plans, each compiled with `storage: 'planned'`:

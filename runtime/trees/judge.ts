@@ -9,6 +9,9 @@ import type { Copy, Step } from './steps.js'
 const noValues: ReadonlyMap<string, HostArray> = new Map()
 const nothing: readonly never[] = Object.freeze([])
 
+/** An input may have the name of something that every object inherits. */
+const ownOf = (given: Feeds, name: string): unknown => (Object.hasOwn(given, name) ? given[name] : undefined)
+
 /** What a launch is given, checked: every input is in the arena, or to be moved there, or the host's. */
 export const judge = (at: Where, step: Step, given: Feeds, owner: HandleOwner): Admitted => {
   checkNames(at, step, given)
@@ -17,7 +20,7 @@ export const judge = (at: Where, step: Step, given: Feeds, owner: HandleOwner): 
   const stages: Stage[] = []
   let copies = step.moves
   for (const { spec, to, isKept } of step.resident) {
-    const value = given[spec.name]
+    const value = ownOf(given, spec.name)
     if (value === undefined) continue
     if (isKept) throw keptInput(at, step, spec)
     copies = copies.filter(copy => copy.to !== to)
@@ -40,9 +43,9 @@ const checkNames = (at: Where, { plan, wanted, known }: Step, given: Feeds): voi
       found: describe(given),
       next: 'pass { x: … }, or nothing where the plan has no input from the host',
     })
-  const isGiven = wanted.every(input => given[input] !== undefined)
+  const isGiven = wanted.every(input => ownOf(given, input) !== undefined)
   if (isGiven && (given === noFeeds || Object.keys(given).every(input => known.has(input)))) return
-  const missing = wanted.filter(input => given[input] === undefined)
+  const missing = wanted.filter(input => ownOf(given, input) === undefined)
   const extra = Object.keys(given).filter(input => !known.has(input))
   throw messages.wrongFeeds(at, plan.name, missing, extra, wanted)
 }
@@ -50,7 +53,7 @@ const checkNames = (at: Where, { plan, wanted, known }: Step, given: Feeds): voi
 const hostValues = (at: Where, { plan, host }: Step, given: Feeds): ReadonlyMap<string, HostArray> => {
   const feeds = new Map<string, HostArray>()
   for (const spec of host) {
-    const value = given[spec.name]
+    const value = ownOf(given, spec.name)
     if (Handle.is(value)) throw messages.noHandle(at, plan.name, spec.name)
     const mismatch = fill(undefined, value, spec)
     if (mismatch) throw messages.wrongFeed(at, plan.name, spec.name, mismatch)

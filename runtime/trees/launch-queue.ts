@@ -178,13 +178,10 @@ export class LaunchQueue {
     this.flying--
     if (failure) this.fail(failure, job)
     else {
-      const values: Record<string, HostArray> = {}
-      if (lease !== undefined) {
-        for (const [name, value] of Object.entries(lease as unknown as Record<string, HostArray>))
-          values[name] = value.slice() as HostArray
-        lease[Symbol.dispose]()
-      }
-      job.values.resolve(values)
+      const outputs = Object.entries((lease ?? {}) as Readonly<Record<string, HostArray>>)
+      const values = outputs.map(([name, value]) => [name, value.slice() as HostArray] as const)
+      lease?.[Symbol.dispose]()
+      job.values.resolve(Object.fromEntries(values))
     }
     this.parts.executables.freed()
     this.wake()

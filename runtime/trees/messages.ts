@@ -1,8 +1,9 @@
+import type { TreeFormFault } from '../../dsl/internal.js'
 import type { Fault } from '../../dsl/ir/fault.js'
 import type { Where } from '../../dsl/ir/graph.js'
 import { render } from '../../dsl/ir/messages.js'
 import { type AllocatorError, badArgument } from '../device/allocator-error.js'
-import { DisposedError } from '../errors.js'
+import { type DeviceError, DisposedError } from '../errors.js'
 import { describe, type Mismatch, size } from '../values.js'
 
 export type TreeErrorTag =
@@ -38,6 +39,15 @@ export class TreeError extends Error implements Fault<TreeErrorTag> {
 
 /** A handle whose value is gone. */
 export class StaleHandleError extends TreeError {}
+
+export const notATree = ({ at, wanted, found }: TreeFormFault): DeviceError => ({
+  _tag: 'BadPlan',
+  at: at || 'tree',
+  subject: 'tree',
+  wanted,
+  found: describe(found),
+  next: 'make it with tree({ plans, start, then, keep })',
+})
 
 export const staleHandle = (
   at: Where | string,
@@ -87,12 +97,12 @@ export const notASuccessor = (
   new TreeError({
     _tag: 'NotASuccessor',
     at: String(at),
-    subject: plan,
+    subject: String(plan),
     wanted:
       last === undefined
         ? `a plan that a run may begin with: ${allowed.join(', ')}`
         : `a plan that may come after ${last}, or begin a run: ${allowed.join(', ') || 'there is none'}`,
-    found: plan,
+    found: typeof plan === 'string' ? plan : describe(plan),
     next: 'launch one of these, or declare it: tree({ then: { … } })',
   })
 

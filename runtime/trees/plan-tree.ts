@@ -22,7 +22,6 @@ import { noFeeds } from './launch.js'
 import { closedTree } from './messages.js'
 import { type OpenTree, openTree } from './open.js'
 import type { TreeOptions } from './options.js'
-import type { TreeSpec } from './prepare.js'
 
 /** A value of an output that stays on the device. */
 export type HandleOf<R, N extends PlanName<R>, O extends StayingOf<R, N>> = Omit<Handle, 'read'> & {
@@ -229,7 +228,7 @@ const aloneBytes = (plan: Plan): number =>
 export const planTree =
   <R extends AnyTree>(tree: R, options: TreeOptions = {}): TaskEither<DeviceError, PlanTree<R>> =>
   async () => {
-    const opened = await openTree(tree as unknown as TreeSpec, options)
+    const opened = await openTree(tree, options)
     return E.isLeft(opened) ? opened : E.right(PlanTree.over<R>(opened.right))
   }
 
