@@ -55,7 +55,7 @@ export const openTree = async (
     const pool = options.pool === undefined ? {} : { pool: options.pool }
     const arena =
       arenaBytes === 0 ? undefined : lane.malloc(arenaBytes, { ...pool, site: 'plan tree: arena' })
-    if (arena !== undefined) undo.push(() => arena.free())
+    if (arena !== undefined) undo.push(() => arena[Symbol.dispose]())
     const apart = await shareParams(device, sourcesApart(tree, params))
     undo.push(() => apart[Symbol.asyncDispose]())
     // Filled now, so that what a source throws is an error of the opening.
@@ -161,7 +161,7 @@ const assembled = (parts: Parts): OpenTree => {
   })
   const letGoOfUses = (): void => {
     for (const use of launcher.slots.takeAllUses()) {
-      arena?.keepUntil(use)
+      if (!core.closed) arena?.keepUntil(use)
       use[Symbol.dispose]()
     }
   }

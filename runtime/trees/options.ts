@@ -56,5 +56,21 @@ export const checkTreeOptions = (options: TreeOptions): readonly DeviceError[] =
     options.pool !== undefined && !Device.is(options.device)
       ? [badOption('device', 'the Device that the pool is of', options.device)]
       : []
-  return [...wrong, ...pool, ...checkHostOptions(options.host)]
+  return [...wrong, ...pool, ...closedChoices(options), ...checkHostOptions(options.host)]
+}
+
+const closedChoices = ({ device, pool }: TreeOptions): readonly DeviceError[] => {
+  const closed = (at: string, wanted: string, next: string): DeviceError => ({
+    ...badOption(at, wanted, undefined),
+    found: 'one that is closed',
+    next,
+  })
+  return [
+    ...(Device.is(device) && device.closed
+      ? [closed('device', 'a Device that is open', 'open a Device again')]
+      : []),
+    ...(MemPool.is(pool) && pool.disposed
+      ? [closed('pool', 'a pool that is open', 'make another: device.pool()')]
+      : []),
+  ]
 }

@@ -157,7 +157,7 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
     this.#alive('tree.prepare')
     const { executables, tree } = this.#open
     for (const node of tree.layouts.nodes.keys()) {
-      if (this.closed) return
+      if (this.closed || this.device.closed) return
       await executables.prepare(node)
     }
   }
@@ -211,6 +211,7 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
 
   #alive(at: string): void {
     if (this.#closing !== undefined) throw closedTree(at)
+    this.#open.launcher.alive(at)
   }
 }
 
