@@ -193,7 +193,7 @@ export class Executables {
         await program.close()
         throw new Error(failure.found)
       }
-      return new ProgramExecutable(plan, program, onFree)
+      return new ProgramExecutable(plan, program, device, onFree)
     })
     this.made++
     if (this.known.has(node)) this.remade++

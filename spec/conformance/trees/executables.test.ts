@@ -1,9 +1,9 @@
 // The executables of a tree: made, closed and made again while launches go on.
 import { describe, expect, it } from 'vitest'
 import { add, download, graph, mul, orThrow, tree, upload } from '../../../dsl/index.js'
-import { Device } from '../../../runtime/index.js'
+import { Device, type PlanTree } from '../../../runtime/index.js'
 import { present } from '../devices.js'
-import { all, copy, only, planned, row, treeOn } from './kit.js'
+import { all, copy, only, planned, type Row, renamed, row, treeOn } from './kit.js'
 
 const prompt = planned(
   graph('prompt', { x: row }, ({ x }) => ({ state: x.pipe(upload(copy), mul(2), download(copy)) })),
@@ -19,6 +19,11 @@ const decoder = tree({
   start: ['prompt'],
   then: { prompt: ['step'], step: ['step'] },
 })
+
+/** A tree of plans whose names types do not know. */
+interface Loose extends AsyncDisposable, Pick<PlanTree, 'stats'> {
+  launch(plan: string, feeds?: object): { readonly values: Promise<unknown> }
+}
 
 const ticks = async (count: number): Promise<void> => {
   for (let i = 0; i < count; i++) await null
@@ -80,6 +85,41 @@ describe.each(present)('executables of a tree on %s', device => {
       await prepared
       expect(t.stats().executables.open).toBe(0)
       expect(held()).toEqual(before)
+    }
+  })
+
+  it('a budget counts what the driver takes for executable graphs', async () => {
+    const chain = (nodes: number, from: string, to: string) =>
+      renamed<{ [name: string]: Row }, { [name: string]: Row }>(
+        planned(
+          graph('chain', { x: row }, ({ x }) => {
+            let value = x.pipe(upload(copy))
+            for (let i = 0; i < nodes; i++) value = value.pipe(i % 2 === 0 ? add(1) : mul(0.5))
+            return { y: value.pipe(download(copy)) }
+          }),
+          { mode: 'graph', fuse: false },
+        ),
+        { x: from, y: to },
+      )
+    const bytesOf = async (nodes: number): Promise<number> => {
+      const spec = tree({ plans: { chain: chain(nodes, 'x', 'y') }, start: ['chain'] })
+      await using t = await treeOn(device, spec, { poison: false })
+      await t.prepare()
+      return t.stats().executables.bytes
+    }
+    const [small, large] = [await bytesOf(1), await bytesOf(201)]
+    // A node takes some hundred bytes at least, in each of the two slots.
+    expect(large - small).toBeGreaterThanOrEqual(2 * 200 * 500)
+
+    const plans = { a: chain(201, 'p', 'q'), b: chain(201, 'q', 'r'), c: chain(201, 'r', 's') }
+    const spec = tree({ plans, start: ['a'], then: { a: ['b'], b: ['c'] } } as never) as never
+    await using t = (await treeOn(device, spec, { executables: large, poison: false })) as unknown as Loose
+    for (let i = 0; i < 3; i++) {
+      await t.launch('a', { p: all(1) }).values
+      await t.launch('b').values
+      await t.launch('c').values
+      expect(t.stats().executables.open).toBeLessThan(3)
+      expect(t.stats().executables.bytes).toBeLessThanOrEqual(large)
     }
   })
 })
