@@ -51,10 +51,15 @@ type OutputsOf<P> = P extends Plan<infer _I, infer O> ? O : never
  * is the input of that name of the plan after it, where some plan that may come next has an input of that name
  * and type. All other inputs come from the host, and all other outputs go there.
  */
-export interface Tree<P extends Plans, T, K> {
+export interface Tree<
+  P extends Plans,
+  T,
+  K,
+  S extends readonly (keyof P & string)[] = readonly (keyof P & string)[],
+> {
   readonly plans: P
   /** The plans that a run may begin with. */
-  readonly start: readonly (keyof P & string)[]
+  readonly start: S
   /** By plan: those that may come right after it. */
   readonly then: T
   /** By plan and output: how long it stays. */
@@ -153,22 +158,24 @@ export const tree = <
   const P extends Plans,
   const T extends ThenOf<P> = Record<never, never>,
   const K extends KeepsOf<P> = Record<never, never>,
+  const S extends readonly (keyof P & string)[] = readonly (keyof P & string)[],
 >(spec: {
   readonly plans: P
-  readonly start: readonly (keyof P & string)[]
+  readonly start: S
   readonly then?: T
   readonly keep?: K
-}): Tree<P, T, K> => {
+}): Tree<P, T, K, S> => {
   checkForm(spec)
   return Object.freeze({ ...spec, then: spec.then ?? ({} as T), keep: spec.keep ?? ({} as K) })
 }
 
 // ---- what is alive where ----------------------------------------------------------------------------------
 
-export type PlanName<R> = R extends Tree<infer P, infer _T, infer _K> ? keyof P & string : never
-type PlansIn<R> = R extends Tree<infer P, infer _T, infer _K> ? P : never
-type ThenIn<R> = R extends Tree<infer _P, infer T, infer _K> ? T : never
-type KeepIn<R> = R extends Tree<infer _P, infer _T, infer K> ? K : never
+export type PlanName<R> = keyof PlansIn<R> & string
+type PlansIn<R> = R extends { readonly plans: infer P extends Plans } ? P : never
+type StartIn<R> = R extends { readonly start: readonly (infer N)[] } ? N : never
+type ThenIn<R> = R extends { readonly then: infer T } ? T : never
+type KeepIn<R> = R extends { readonly keep: infer K } ? K : never
 type In<R, N extends PlanName<R>> = InputsOf<PlansIn<R>[N]>
 type Out<R, N extends PlanName<R>> = OutputsOf<PlansIn<R>[N]>
 
@@ -190,19 +197,47 @@ export type StayingOf<R, N extends PlanName<R>> =
   | Carried<R, N>
   | (N extends keyof KeepIn<R> ? keyof KeepIn<R>[N] & keyof Out<R, N> : never)
 
-/** Names of the inputs of a plan that may lie in the arena when it is launched. */
-export type GivenOf<R, N extends PlanName<R>> = {
-  [M in PlanName<R>]: keyof In<R, N> & StayingOf<R, M>
+/** The plans that may come right before a plan. */
+type BeforeOf<R, N extends PlanName<R>> = {
+  [M in PlanName<R>]: N extends NextOf<R, M> ? M : never
 }[PlanName<R>]
 
+/** Names of the inputs of a plan whose values may outlive the launch after the one that made them. */
+type LastingOf<R, N extends PlanName<R>> = {
+  [M in PlanName<R>]: M extends keyof KeepIn<R>
+    ? {
+        [O in keyof KeepIn<R>[M]]: KeepIn<R>[M][O] extends Until | Ring ? O : never
+      }[keyof KeepIn<R>[M]] &
+        keyof Out<R, M>
+    : never
+}[PlanName<R>] &
+  keyof In<R, N>
+
+/** Names of the inputs of a plan that may lie in the arena, whatever came before. */
+export type GivenOf<R, N extends PlanName<R>> =
+  | LastingOf<R, N>
+  | { [M in BeforeOf<R, N>]: keyof In<R, N> & keyof Out<R, M> }[BeforeOf<R, N>]
+
+/** Names of the inputs of a plan that lie in the arena right after one of the plans M, whichever of them it is. */
+export type GivenAfter<R, N extends PlanName<R>, M extends PlanName<R>> =
+  | LastingOf<R, N>
+  | ([M] extends [never]
+      ? never
+      : Exclude<keyof In<R, N>, { [P in M]: Exclude<keyof In<R, N>, keyof Out<R, P>> }[M]>)
+
+/** Names of the inputs of a plan that lie in the arena wherever it may come: none, where a run may begin with it. */
+export type GivenAlways<R, N extends PlanName<R>> = [N & StartIn<R>] extends [never]
+  ? GivenAfter<R, N, BeforeOf<R, N>>
+  : LastingOf<R, N>
+
 /**
- * The values that a launch takes: one for each input that never lies in the arena. For one that may lie there a
- * value can be given all the same.
+ * The values that a launch takes: one for each input but those of G, which lie in the arena. For one that lies there,
+ * or may, a handle or a value can be given all the same.
  */
-export type TreeFeeds<R, N extends PlanName<R>, H> = {
-  readonly [I in Exclude<keyof In<R, N>, GivenOf<R, N>>]: HostArrayOf<In<R, N>[I]>
+export type TreeFeeds<R, N extends PlanName<R>, H, G = GivenOf<R, N>> = {
+  readonly [I in Exclude<keyof In<R, N>, G>]: HostArrayOf<In<R, N>[I]> | (I extends GivenOf<R, N> ? H : never)
 } & {
-  readonly [I in GivenOf<R, N>]?: HostArrayOf<In<R, N>[I]> | H
+  readonly [I in G & keyof In<R, N>]?: HostArrayOf<In<R, N>[I]> | H
 }
 
 /** The outputs of a plan that go to the host. */

@@ -3,6 +3,9 @@ import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { concatMap, map, type OperatorFunction } from 'rxjs'
 import type {
   AnyTree,
+  GivenAfter,
+  GivenAlways,
+  GivenOf,
   NextOf,
   OwnedOf,
   PlanName,
@@ -37,19 +40,22 @@ export interface Launched<R, N extends PlanName<R>> {
   readonly owned: { readonly [O in OwnedOf<R, N>]: Promise<Block> }
   /** The outputs that go to the host: arrays of the caller's own, when the launch has completed. */
   readonly values: Promise<TreeValues<R, N>>
-  /** Launches a plan that may come next; throws where another launch has come in between. */
-  next<M extends NextOf<R, N>>(plan: M, ...feeds: FeedsArgument<R, M>): Launched<R, M>
+  /**
+   * Launches a plan that may come next; throws where another launch has come in between. An input that this launch
+   * leaves in the arena needs no value.
+   */
+  next<M extends NextOf<R, N>>(plan: M, ...feeds: FeedsArgument<R, M, GivenAfter<R, M, N>>): Launched<R, M>
 }
 
-type Feeds<R, N extends PlanName<R>> = TreeFeeds<R, N, Handle | HandleLike>
+type Feeds<R, N extends PlanName<R>, G> = TreeFeeds<R, N, Handle | HandleLike, G>
 type HandleLike = Omit<Handle, 'read'>
 /** Feeds may be left out where no input needs one. */
-type FeedsArgument<R, N extends PlanName<R>> =
-  Record<never, never> extends Feeds<R, N> ? [feeds?: Feeds<R, N>] : [feeds: Feeds<R, N>]
+type FeedsArgument<R, N extends PlanName<R>, G> =
+  Record<never, never> extends Feeds<R, N, G> ? [feeds?: Feeds<R, N, G>] : [feeds: Feeds<R, N, G>]
 
-/** A decision of the host: the next plan, and its inputs. */
+/** A decision of the host: the next plan, and its inputs. Types do not know what came before. */
 export type Decision<R> = {
-  [N in PlanName<R>]: { readonly plan: N; readonly feeds?: Feeds<R, N> }
+  [N in PlanName<R>]: { readonly plan: N; readonly feeds?: Feeds<R, N, GivenOf<R, N>> }
 }[PlanName<R>]
 
 /** One node, for people: a plan, and where everything of one of its launches lies. */
@@ -133,9 +139,10 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
    * Launches a plan: one that may come after the last one, or else one that a run may begin with. Inputs that lie
    * in the arena are taken from there; the others are given, as arrays, which are copied before this returns or as
    * soon as there is room. Returns at once. Throws a `TreeError`, and has changed nothing, where the launch is
-   * refused.
+   * refused. Types ask for a value of each input that does not lie there wherever the plan may come; `next` of a
+   * launch knows what that launch leaves, and asks for fewer.
    */
-  launch<N extends PlanName<R>>(plan: N, ...feeds: FeedsArgument<R, N>): Launched<R, N> {
+  launch<N extends PlanName<R>>(plan: N, ...feeds: FeedsArgument<R, N, GivenAlways<R, N>>): Launched<R, N> {
     const given = (feeds[0] ?? noFeeds) as Readonly<Record<string, unknown>>
     return this.#open.launcher.launch(plan, given, hereLater()) as unknown as Launched<R, N>
   }
