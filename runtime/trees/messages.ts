@@ -116,6 +116,26 @@ export const tooManyKept = (at: Where, plan: string, output: string, count: numb
     next: 'launch that plan first, declare more: until(plan, count), or begin a new run: tree.begin()',
   })
 
+export const notADecision = (at: Where, found: unknown): TreeError =>
+  new TreeError({
+    _tag: 'WrongValue',
+    at: String(at),
+    subject: 'drive: a decision',
+    wanted: 'the next plan and its inputs: { plan, feeds }',
+    found: describe(found),
+    next: 'leave out what is no decision: filter(decision => …)',
+  })
+
+export const notAnOpenTree = (at: Where, found: unknown): TreeError =>
+  new TreeError({
+    _tag: 'WrongValue',
+    at: String(at),
+    subject: 'drive',
+    wanted: 'an open tree, from planTree',
+    found: describe(found),
+    next: 'drive(tree) with what planTree gave: orThrow(await planTree(…)())',
+  })
+
 export const wrongFeeds = (
   at: Where,
   plan: string,

@@ -14,15 +14,16 @@ import type {
   TreeFeeds,
   TreeValues,
 } from '../../dsl/index.js'
-import { arenaBytes, hereLater, ownBytesFrom, rounded } from '../../dsl/internal.js'
+import { arenaBytes, here, hereLater, ownBytesFrom, rounded } from '../../dsl/internal.js'
+import type { Where } from '../../dsl/ir/graph.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { Block } from '../device/block.js'
 import type { Device } from '../device/device.js'
 import type { DeviceError } from '../errors.js'
 import { apartOf } from './executables.js'
 import type { Handle } from './handle.js'
-import { noFeeds } from './launch.js'
-import { closedTree } from './messages.js'
+import { type Feeds as Feed, type Launch, noFeeds } from './launch.js'
+import * as messages from './messages.js'
 import { type OpenTree, openTree } from './open.js'
 import type { TreeOptions } from './options.js'
 
@@ -94,6 +95,9 @@ export interface TreeStats {
   }
 }
 
+/** For `drive`: a launch at a place of the caller's. Throws where the tree is none. */
+let launchOf: (tree: unknown, decision: unknown, at: Where) => Launch
+
 /**
  * Plans that share one arena of a device. The host launches one after the other, each as soon as it likes: the
  * device runs them in that order. Memory is that of the largest launch, whatever is launched first.
@@ -104,6 +108,16 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
 
   private constructor(open: OpenTree) {
     this.#open = open
+  }
+
+  static {
+    launchOf = (tree, decision, at) => {
+      if (typeof tree !== 'object' || tree === null || !(#open in tree))
+        throw messages.notAnOpenTree(at, tree)
+      if (typeof decision !== 'object' || decision === null) throw messages.notADecision(at, decision)
+      const { plan, feeds } = decision as { readonly plan: string; readonly feeds?: Feed }
+      return tree.#open.launcher.launch(plan, feeds ?? noFeeds, at)
+    }
   }
 
   /** For `planTree`. */
@@ -217,7 +231,7 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   }
 
   #alive(at: string): void {
-    if (this.#closing !== undefined) throw closedTree(at)
+    if (this.#closing !== undefined) throw messages.closedTree(at)
     this.#open.launcher.alive(at)
   }
 }
@@ -252,20 +266,15 @@ export type Decided<R, N extends PlanName<R> = PlanName<R>> = {
 /**
  * Drives a tree by a stream of decisions: `decisions$.pipe(drive(tree))`. Each decision is one launch, in order, and
  * yields its values when it has completed. The next decision may be made from them: a decision is launched at once
- * when it comes. A refused launch is the Observable's error.
+ * when it comes. A refused launch is the Observable's error; its place is that of the call of `drive`.
  */
-export const drive =
-  <R extends AnyTree>(tree: PlanTree<R>): OperatorFunction<Decision<R>, Decided<R>> =>
-  decisions =>
+export const drive = <R extends AnyTree>(tree: PlanTree<R>): OperatorFunction<Decision<R>, Decided<R>> => {
+  const at = here(drive)
+  return decisions =>
     decisions.pipe(
-      map(({ plan, feeds }) => {
-        const launch = tree.launch.bind(tree) as unknown as (
-          plan: string,
-          feeds: object,
-        ) => Launched<R, PlanName<R>>
-        return launch(plan, feeds ?? {})
-      }),
+      map(decision => launchOf(tree, decision, at)),
       concatMap(launched =>
         launched.values.then(values => ({ plan: launched.plan, launched, values }) as unknown as Decided<R>),
       ),
     )
+}

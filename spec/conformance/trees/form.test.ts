@@ -1,7 +1,8 @@
 // What `planTree` and `launch` take from JavaScript, whose values may have any name and any form.
+import { lastValueFrom, type Observable, of } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import { add, download, graph, mul, ring, tree, upload } from '../../../dsl/index.js'
-import { type PlanTree, planTree, TreeError } from '../../../runtime/index.js'
+import { drive, type PlanTree, planTree, TreeError } from '../../../runtime/index.js'
 import { present } from '../devices.js'
 import { affine, all, only, planned, row, treeOn } from './kit.js'
 
@@ -98,5 +99,39 @@ describe.each(present)('a plan tree on %s', device => {
       expect(() => t.launch(name as never, { x: all(1) } as never)).toThrow(TreeError)
       expect(() => t.launch(name as never, { x: all(1) } as never)).toThrow(found)
     }
+  })
+
+  it('is driven by decisions: what is none, or is refused, is an error at the line of drive', async () => {
+    const first = affine('first', 'x', 'y', 2, 1)
+    const spec = tree({ plans: { first, second: affine('second', 'y', 'z', 2, 1) }, start: ['first'] })
+    await using t = await treeOn(device, spec)
+    const decided = (decision: unknown) => of(decision) as Observable<never>
+    const failed = (tree: unknown, decision: unknown): Promise<unknown> =>
+      lastValueFrom(decided(decision).pipe(drive(tree as typeof t))).then(
+        () => 'no error',
+        error => error,
+      )
+    const good = { plan: 'first', feeds: { x: all(1) } }
+    for (const [tree, decision, tag, text] of [
+      [t, null, 'WrongValue', /the next plan and its inputs/],
+      [t, undefined, 'WrongValue', /found {3}undefined/],
+      [t, 'first', 'WrongValue', /the string "first"/],
+      [t, {}, 'NotASuccessor', /found {3}undefined/],
+      [t, { plan: 'second' }, 'NotASuccessor', /may begin with: first/],
+      [t, { plan: 'first', feeds: 5 }, 'WrongValue', /an object of values by name/],
+      [t, { plan: 'first' }, 'WrongFeeds', /none for x/],
+      [null, good, 'WrongValue', /an open tree/],
+      [{}, good, 'WrongValue', /an open tree/],
+    ] as const) {
+      const error = await failed(tree, decision)
+      expect(error).toBeInstanceOf(TreeError)
+      expect(error).toMatchObject({
+        _tag: tag,
+        message: expect.stringMatching(text),
+        at: expect.stringMatching(/form\.test\.ts:\d+:\d+$/),
+      })
+    }
+    const seen = await lastValueFrom(decided(good).pipe(drive(t)))
+    expect(only((seen.values as { readonly y: Float32Array }).y)).toBe(3)
   })
 })
