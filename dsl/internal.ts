@@ -32,4 +32,12 @@ export { type ByteRange, overlap, without } from './trees/byte-ranges.js'
 export type { Layout } from './trees/layout.js'
 export { type TreeFault, unknownPlan } from './trees/messages.js'
 export { residentPlan } from './trees/resident.js'
-export { type LaidOutTree, type Lifetime, layOutTree, type Member, type Transition } from './trees/tree.js'
+export {
+  type Instead,
+  type LaidOutTree,
+  type Lifetime,
+  layOutTree,
+  type Member,
+  type Transition,
+  type TreeNode,
+} from './trees/tree.js'

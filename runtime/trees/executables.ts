@@ -170,7 +170,7 @@ export class Executables {
     await Promise.all(this.closing)
     const { tree, arena, arenaBytes, inFlight, apart, device, sequence, onFree } = this.parts
     const { plan: index, layout } = tree.layouts.nodes[node]!
-    const [broken] = this.known.has(node) || tree.layouts.isWhole ? [] : brokenBy(tree, node)
+    const [broken] = this.known.has(node) || node < tree.layouts.ahead ? [] : brokenBy(tree, node)
     if (broken !== undefined) throw new Error(`${broken.subject}: ${broken.found}`)
     const { name, source, body } = tree.plans[index]!
     const plan = { ...placed(body, layout), inFlight }

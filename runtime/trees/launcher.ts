@@ -6,7 +6,7 @@ import type { Lane } from '../device/lane.js'
 import { DisposedError } from '../errors.js'
 import type { Executables } from './executables.js'
 import type { Handle } from './handle.js'
-import { judge } from './judge.js'
+import { type FindStep, judge } from './judge.js'
 import { type Admitted, type Feeds, handleOf, Job, Launch, type LaunchOwner } from './launch.js'
 import { LaunchQueue } from './launch-queue.js'
 import * as messages from './messages.js'
@@ -89,7 +89,8 @@ export class Launcher implements LaunchOwner {
     this.judging = true
     let admitted: Admitted
     try {
-      admitted = judge(at, this.steps.find(at, this.state, name), feeds, this)
+      const find: FindStep = instead => this.steps.find(at, this.state, name, instead)
+      admitted = judge(at, find, feeds, this)
     } finally {
       this.judging = false
     }

@@ -14,7 +14,7 @@ import type {
   TreeFeeds,
   TreeValues,
 } from '../../dsl/index.js'
-import { arenaBytes, here, hereLater, ownBytesFrom, rounded } from '../../dsl/internal.js'
+import { arenaBytes, here, hereLater, ownBytesFrom, rounded, type TreeNode } from '../../dsl/internal.js'
 import type { Where } from '../../dsl/ir/graph.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { Block } from '../device/block.js'
@@ -138,8 +138,8 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
 
   /** Every launch that was laid out so far, in the order in which they were found from the start. */
   get layouts(): readonly TreeLayout[] {
-    const { plans, layouts } = this.#open.tree
-    return layouts.nodes.map(({ plan, contract, layout }) => ({
+    const { plans } = this.#open.tree
+    return this.#nodes().map(({ plan, contract, layout }) => ({
       plan: plans[plan]!.name,
       inputs: Object.fromEntries(layout.inputs),
       outputs: Object.fromEntries(layout.outputs),
@@ -176,8 +176,8 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
    */
   async prepare(): Promise<void> {
     this.#alive('tree.prepare')
-    const { executables, tree } = this.#open
-    for (const node of tree.layouts.nodes.keys()) {
+    const { executables } = this.#open
+    for (const { id: node } of this.#nodes()) {
       if (this.closed || this.device.closed) return
       await executables.prepare(node)
     }
@@ -201,7 +201,7 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
     return {
       arena: arenaBytes,
       alone: Object.fromEntries(alone),
-      layouts: tree.layouts.nodes.length,
+      layouts: this.#nodes().length,
       ...launcher.counts,
       inFlight: launcher.flying,
       values: launcher.slots.count,
@@ -228,6 +228,12 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   async #close(): Promise<void> {
     await this.#open.launcher.close()
     await this.#open.free()
+  }
+
+  /** The layouts that fit the arena: one that was not found ahead may be higher, and its launch is refused. */
+  #nodes(): readonly TreeNode[] {
+    const { tree, arenaBytes } = this.#open
+    return tree.layouts.nodes.filter(({ layout }) => layout.top <= arenaBytes)
   }
 
   #alive(at: string): void {
