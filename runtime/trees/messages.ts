@@ -213,3 +213,9 @@ export const reentered = (at: Where, plan: string): TreeError =>
 
 export const closedTree = (at: string): DisposedError =>
   new DisposedError('this tree', `open it again; call ${at} before it is closed`)
+
+export const noLayout = (found: unknown, count: number): TypeError =>
+  new TypeError(
+    `tree.explain: wanted the number of a layout, of which there are ${count}; found ${describe(found)}. ` +
+      'Next: take the id of one of tree.layouts',
+  )

@@ -21,6 +21,7 @@ import type { Block } from '../device/block.js'
 import type { Device } from '../device/device.js'
 import type { DeviceError } from '../errors.js'
 import { apartOf } from './executables.js'
+import { explainNode } from './explain.js'
 import type { Handle } from './handle.js'
 import { type Feeds as Feed, type Launch, noFeeds } from './launch.js'
 import * as messages from './messages.js'
@@ -61,6 +62,8 @@ export type Decision<R> = {
 
 /** One node, for people: a plan, and where everything of one of its launches lies. */
 export interface TreeLayout {
+  /** Its number: `tree.explain(id)`. */
+  readonly id: number
   readonly plan: string
   readonly inputs: Readonly<Record<string, number>>
   readonly outputs: Readonly<Record<string, number>>
@@ -139,7 +142,8 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   /** Every launch that was laid out so far, in the order in which they were found from the start. */
   get layouts(): readonly TreeLayout[] {
     const { plans } = this.#open.tree
-    return this.#nodes().map(({ plan, contract, layout }) => ({
+    return this.#nodes().map(({ id, plan, contract, layout }) => ({
+      id,
       plan: plans[plan]!.name,
       inputs: Object.fromEntries(layout.inputs),
       outputs: Object.fromEntries(layout.outputs),
@@ -147,6 +151,17 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
       clobbers: layout.clobbers,
       top: layout.top,
     }))
+  }
+
+  /**
+   * In words: what a layout, or each of them, is given and leaves, why it is another one than those of its plan before
+   * it, and why its executable was made.
+   */
+  explain(layout?: number): string {
+    const { tree, executables, arenaBytes } = this.#open
+    const nodes = this.#nodes().filter(({ id }) => layout === undefined || id === layout)
+    if (nodes.length === 0) throw messages.noLayout(layout, this.#nodes().length)
+    return nodes.map(node => explainNode(tree, node, arenaBytes, executables.history(node.id))).join('\n\n')
   }
 
   /**

@@ -1,7 +1,7 @@
 // The executables of a tree: made, closed and made again while launches go on.
 import { describe, expect, it } from 'vitest'
 import { add, download, graph, mul, orThrow, tree, upload } from '../../../dsl/index.js'
-import { Device, type PlanTree } from '../../../runtime/index.js'
+import { Device, type PlanTree, type TreeLayout } from '../../../runtime/index.js'
 import { present } from '../devices.js'
 import { all, copy, only, planned, type Row, renamed, row, treeOn } from './kit.js'
 
@@ -121,5 +121,31 @@ describe.each(present)('executables of a tree on %s', device => {
       expect(t.stats().executables.open).toBeLessThan(3)
       expect(t.stats().executables.bytes).toBeLessThanOrEqual(large)
     }
+  })
+
+  it('explain() says of a layout what it is, why there is another one, and why its executable was made', async () => {
+    await using t = await treeOn(device, decoder, { poison: false })
+    expect(t.explain().match(/executable none yet/g)).toHaveLength(3)
+    const first = t.launch('prompt', { x: all(1) }).next('step', { token: all(1) })
+    await first.values
+    await t.evict()
+    await first.next('step', { token: all(1) }).next('step', { token: all(1) }).values
+    await t.prepare()
+    const [one, two] = t.layouts.filter(({ plan }) => plan === 'step') as [TreeLayout, TreeLayout]
+    const [at, other] = [one.inputs['state']!, two.inputs['state']!]
+    expect(t.explain(0)).toMatch(/^layout 0: prompt\n {2}inputs {5}nothing\n/)
+    expect(t.explain(0)).toMatch(
+      /executable made 2 times, the last time by prepare\(\), since evict\(\) had closed it/,
+    )
+    expect(t.explain(one.id)).toContain(`state at ${at} to ${at + 256}`)
+    expect(t.explain(one.id)).toContain('the first of step')
+    expect(t.explain(one.id)).toContain('made 2 times, the last time by a launch')
+    expect(t.explain(two.id)).toContain(
+      `another one than layout ${one.id}: state lies at ${other}, there it lies at ${at}`,
+    )
+    expect(t.explain(two.id)).toContain('executable made by a launch')
+    expect(t.explain()).toBe([0, one.id, two.id].map(id => t.explain(id)).join('\n\n'))
+    for (const wrong of [3, -1, 'step', null])
+      expect(() => t.explain(wrong as never)).toThrow(/the id of one of/)
   })
 })
