@@ -218,21 +218,27 @@ export type GivenOf<R, N extends PlanName<R>> =
   | LastingOf<R, N>
   | { [M in BeforeOf<R, N>]: keyof In<R, N> & keyof Out<R, M> }[BeforeOf<R, N>]
 
-/** Names of the inputs of a plan that lie in the arena right after one of the plans M, whichever of them it is. */
+/**
+ * Names of the inputs of a plan that lie in the arena right after one of the plans M, whichever of them it
+ * is.
+ */
 export type GivenAfter<R, N extends PlanName<R>, M extends PlanName<R>> =
   | LastingOf<R, N>
   | ([M] extends [never]
       ? never
       : Exclude<keyof In<R, N>, { [P in M]: Exclude<keyof In<R, N>, keyof Out<R, P>> }[M]>)
 
-/** Names of the inputs of a plan that lie in the arena wherever it may come: none, where a run may begin with it. */
+/**
+ * Names of the inputs of a plan that lie in the arena wherever it may come: none, where a run may begin with
+ * it.
+ */
 export type GivenAlways<R, N extends PlanName<R>> = [N & StartIn<R>] extends [never]
   ? GivenAfter<R, N, BeforeOf<R, N>>
   : LastingOf<R, N>
 
 /**
- * The values that a launch takes: one for each input but those of G, which lie in the arena. For one that lies there,
- * or may, a handle or a value can be given all the same.
+ * The values that a launch takes: one for each input but those of G, which lie in the arena. For one that
+ * lies there, or may, a handle or a value can be given all the same.
  */
 export type TreeFeeds<R, N extends PlanName<R>, H, G = GivenOf<R, N>> = {
   readonly [I in Exclude<keyof In<R, N>, G>]: HostArrayOf<In<R, N>[I]> | (I extends GivenOf<R, N> ? H : never)

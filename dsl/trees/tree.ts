@@ -96,8 +96,8 @@ export interface LaidOutTree {
   /** Bytes of the arena: the top of the highest layout that was found ahead. */
   readonly bytes: number
   /**
-   * By state and plan; undefined: the plan may not come then. With `instead`, inputs do not get the newest value:
-   * they get the one that lies at an offset, or where it is undefined, one from elsewhere.
+   * By state and plan; undefined: the plan may not come then. With `instead`, inputs do not get the newest
+   * value: they get the one that lies at an offset, or where it is undefined, one from elsewhere.
    */
   transition(state: number, plan: number, instead?: Instead): E.Either<TooMany, Transition> | undefined
 }

@@ -22,8 +22,8 @@ export let addressFor: (block: Block, at: string) => number
 /** What the addon knows a block of device memory by. Throws unless the block is alive. */
 export let sharedHandle: (block: Block) => number
 /**
- * A block that stays its lender's: an output of a session while its lease is held, a shared parameter, or a value
- * of a plan tree during `handle.use`.
+ * A block that stays its lender's: an output of a session while its lease is held, a shared parameter, or a
+ * value of a plan tree during `handle.use`.
  */
 export let lendBlock: (core: Core, loan: Loan) => Block
 /** Makes the block unusable, and marks what `recordStream` noted. `why` and `next` are for later uses of it. */

@@ -14,7 +14,10 @@ export interface Operand {
   readonly owner: NativeOwner | undefined
 }
 
-/** A block's allocation; of an output of a session its slot. Throws unless the block is alive, and may be kept. */
+/**
+ * A block's allocation; of an output of a session its slot. Throws unless the block is alive, and may be
+ * kept.
+ */
 export const ownerOfBlock = (block: Block): NativeOwner => ({
   space: spaceOf(block).index,
   block: keptHandle(block),

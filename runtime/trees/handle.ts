@@ -84,10 +84,10 @@ export class Handle implements Disposable {
   }
 
   /**
-   * Runs `body`, which gives a lane work on the value's memory: the lane comes after the launch that makes the
-   * value, and later launches that write over it come after that work. `body` may not write. When it has returned
-   * the span throws a `StaleHandleError`, so no graph takes it: a graph is launched later. The lane is not one that
-   * is being captured.
+   * Runs `body`, which gives a lane work on the value's memory: the lane comes after the launch that makes
+   * the value, and later launches that write over it come after that work. `body` may not write. When it has
+   * returned the span throws a `StaleHandleError`, so no graph takes it: a graph is launched later. The lane
+   * is not one that is being captured.
    */
   use<A>(lane: Lane, body: (span: Span) => A): Promise<A> {
     this.check('handle.use')

@@ -13,7 +13,9 @@ const nothing: readonly never[] = Object.freeze([])
 /** An input may have the name of something that every object inherits. */
 const ownOf = (given: Feeds, name: string): unknown => (Object.hasOwn(given, name) ? given[name] : undefined)
 
-/** The step of the launch; with `instead`, where inputs get other values than those that are kept for them. */
+/**
+ * The step of the launch; with `instead`, where inputs get other values than those that are kept for them.
+ */
 export type FindStep = (instead?: Instead) => Step
 
 /** What a launch is given, checked: every input is in the arena, or to be moved there, or the host's. */

@@ -23,8 +23,8 @@ export interface TreeOptions {
   /** Bytes of the arena, where launches that were not laid out ahead need more than those that were. */
   readonly arena?: number
   /**
-   * Bytes beside the arena above which executables that were not launched for long are closed; default: none. What
-   * the driver takes for an executable graph is estimated.
+   * Bytes beside the arena above which executables that were not launched for long are closed; default: none.
+   * What the driver takes for an executable graph is estimated.
    */
   readonly executables?: number
   /** Fills what a launch writes with garbage before it, so that a value that is read too late becomes visible. */

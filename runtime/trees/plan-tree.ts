@@ -43,8 +43,8 @@ export interface Launched<R, N extends PlanName<R>> {
   /** The outputs that go to the host: arrays of the caller's own, when the launch has completed. */
   readonly values: Promise<TreeValues<R, N>>
   /**
-   * Launches a plan that may come next; throws where another launch has come in between. An input that this launch
-   * leaves in the arena needs no value.
+   * Launches a plan that may come next; throws where another launch has come in between. An input that this
+   * launch leaves in the arena needs no value.
    */
   next<M extends NextOf<R, N>>(plan: M, ...feeds: FeedsArgument<R, M, GivenAfter<R, M, N>>): Launched<R, M>
 }
@@ -154,8 +154,8 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   }
 
   /**
-   * In words: what a layout, or each of them, is given and leaves, why it is another one than those of its plan before
-   * it, and why its executable was made.
+   * In words: what a layout, or each of them, is given and leaves, why it is another one than those of its
+   * plan before it, and why its executable was made.
    */
   explain(layout?: number): string {
     const { tree, executables, arenaBytes } = this.#open
@@ -165,11 +165,11 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   }
 
   /**
-   * Launches a plan: one that may come after the last one, or else one that a run may begin with. Inputs that lie
-   * in the arena are taken from there; the others are given, as arrays, which are copied before this returns or as
-   * soon as there is room. Returns at once. Throws a `TreeError`, and has changed nothing, where the launch is
-   * refused. Types ask for a value of each input that does not lie there wherever the plan may come; `next` of a
-   * launch knows what that launch leaves, and asks for fewer.
+   * Launches a plan: one that may come after the last one, or else one that a run may begin with. Inputs that
+   * lie in the arena are taken from there; the others are given, as arrays, which are copied before this
+   * returns or as soon as there is room. Returns at once. Throws a `TreeError`, and has changed nothing,
+   * where the launch is refused. Types ask for a value of each input that does not lie there wherever the
+   * plan may come; `next` of a launch knows what that launch leaves, and asks for fewer.
    */
   launch<N extends PlanName<R>>(plan: N, ...feeds: FeedsArgument<R, N, GivenAlways<R, N>>): Launched<R, N> {
     const given = (feeds[0] ?? noFeeds) as Readonly<Record<string, unknown>>
@@ -186,8 +186,8 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   }
 
   /**
-   * Makes the executables of all layouts that there are now, so that no launch waits for one. Ends early where the
-   * tree is closed meanwhile.
+   * Makes the executables of all layouts that there are now, so that no launch waits for one. Ends early
+   * where the tree is closed meanwhile.
    */
   async prepare(): Promise<void> {
     this.#alive('tree.prepare')
@@ -245,7 +245,9 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
     await this.#open.free()
   }
 
-  /** The layouts that fit the arena: one that was not found ahead may be higher, and its launch is refused. */
+  /**
+   * The layouts that fit the arena: one that was not found ahead may be higher, and its launch is refused.
+   */
   #nodes(): readonly TreeNode[] {
     const { tree, arenaBytes } = this.#open
     return tree.layouts.nodes.filter(({ layout }) => layout.top <= arenaBytes)

@@ -81,7 +81,10 @@ export class Steps {
     return plans[layouts.states[state]!.last]?.name
   }
 
-  /** The step of a plan, or throws: the plan may not be launched now. `instead`: values that its inputs do not get. */
+  /**
+   * The step of a plan, or throws: the plan may not be launched now. `instead`: values that its inputs do not
+   * get.
+   */
   find(at: Where, state: number, name: string, instead?: Instead): Step {
     const index = this.indices.get(name) ?? -1
     if (instead !== undefined) return this.findInstead(at, state, name, index, instead)
