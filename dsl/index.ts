@@ -157,6 +157,8 @@ export {
 export {
   type AnyTree,
   borrowed,
+  type GivenAfter,
+  type GivenAlways,
   type GivenOf,
   type Keep,
   type NextOf,

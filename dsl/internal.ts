@@ -9,6 +9,7 @@ export { checkedLaunch, launchSizes } from './language/bound-kernel.js'
 export { initialValue } from './language/initial-value.js'
 export { bySourceMap } from './language/positions.js'
 export { lateFunction, lateResult, referenceForm } from './language/reference.js'
+export { type TreeFormFault, treeFormFault } from './language/tree.js'
 export { hostArray, numbers, writer } from './language/values.js'
 export { here, hereLater } from './language/where.js'
 export type { Resource } from './machine/cost.js'
@@ -30,4 +31,12 @@ export { type ByteRange, overlap, without } from './trees/byte-ranges.js'
 export type { Layout } from './trees/layout.js'
 export { type TreeFault, unknownPlan } from './trees/messages.js'
 export { residentPlan } from './trees/resident.js'
-export { type LaidOutTree, type Lifetime, layOutTree, type Member, type Transition } from './trees/tree.js'
+export {
+  type Instead,
+  type LaidOutTree,
+  type Lifetime,
+  layOutTree,
+  type Member,
+  type Transition,
+  type TreeNode,
+} from './trees/tree.js'

@@ -51,10 +51,15 @@ type OutputsOf<P> = P extends Plan<infer _I, infer O> ? O : never
  * is the input of that name of the plan after it, where some plan that may come next has an input of that name
  * and type. All other inputs come from the host, and all other outputs go there.
  */
-export interface Tree<P extends Plans, T, K> {
+export interface Tree<
+  P extends Plans,
+  T,
+  K,
+  S extends readonly (keyof P & string)[] = readonly (keyof P & string)[],
+> {
   readonly plans: P
   /** The plans that a run may begin with. */
-  readonly start: readonly (keyof P & string)[]
+  readonly start: S
   /** By plan: those that may come right after it. */
   readonly then: T
   /** By plan and output: how long it stays. */
@@ -84,32 +89,59 @@ const isKeep = (how: unknown): boolean => {
   return lives === 'ring' ? isCount(count) : lives === 'owned' || lives === 'run'
 }
 
-/** Throws where the argument of `tree` has another form than its type says. */
-const checkForm = (spec: unknown): void => {
-  const check = (is: boolean, at: string, wanted: string, found: unknown): void => {
-    if (!is) throw new TypeError(`tree: ${at}: wanted ${wanted}; found ${show(found)}`)
-  }
-  const isNames = (value: unknown): boolean =>
-    Array.isArray(value) && value.every(name => typeof name === 'string')
-  check(isObject(spec), 'its argument', 'an object with plans and start', spec)
-  const { plans, start, then = {}, keep = {} } = spec as Readonly<Record<string, unknown>>
-  check(isObject(plans), 'plans', 'an object of compiled plans by name', plans)
-  check(isNames(start), 'start', 'a list of names of plans', start)
-  check(isObject(then), 'then', 'an object: by plan, a list of names of plans', then)
-  for (const [name, next] of Object.entries(then as object))
-    check(next === undefined || isNames(next), `then.${name}`, 'a list of names of plans', next)
-  check(isObject(keep), 'keep', 'an object: by plan and output, how long it stays', keep)
-  for (const [name, outputs] of Object.entries(keep as object)) {
-    check(outputs === undefined || isObject(outputs), `keep.${name}`, 'an object by output', outputs)
-    for (const [output, how] of Object.entries((outputs ?? {}) as object))
-      check(
+/** What of a tree has another form than its type says. */
+export interface TreeFormFault {
+  readonly at: string
+  readonly wanted: string
+  readonly found: unknown
+}
+
+const areNames = (value: unknown): boolean =>
+  Array.isArray(value) && value.every(name => typeof name === 'string')
+
+const formFault = (is: boolean, at: string, wanted: string, found: unknown): readonly TreeFormFault[] =>
+  is ? [] : [{ at, wanted, found }]
+
+/** The first part of a tree, or of the argument of `tree`, that has another form than its type says. */
+export const treeFormFault = (spec: unknown): TreeFormFault | undefined => {
+  if (!isObject(spec)) return { at: '', wanted: 'an object with plans and start', found: spec }
+  const { plans, start, then, keep } = spec
+  const all = [
+    ...formFault(isObject(plans), 'plans', 'an object of compiled plans by name', plans),
+    ...formFault(areNames(start), 'start', 'a list of names of plans', start),
+    ...formFault(isObject(then), 'then', 'an object: by plan, a list of names of plans', then),
+    ...(isObject(then) ? Object.entries(then) : []).flatMap(([name, next]) =>
+      formFault(next === undefined || areNames(next), `then.${name}`, 'a list of names of plans', next),
+    ),
+    ...formFault(isObject(keep), 'keep', 'an object: by plan and output, how long it stays', keep),
+    ...(isObject(keep) ? Object.entries(keep) : []).flatMap(([name, outputs]) =>
+      formFault(outputs === undefined || isObject(outputs), `keep.${name}`, 'an object by output', outputs),
+    ),
+  ]
+  const kept = Object.entries(isObject(keep) ? keep : {}).flatMap(([name, outputs]) =>
+    Object.entries(isObject(outputs) ? outputs : {}).flatMap(([output, how]) =>
+      formFault(
         how === undefined || isKeep(how),
         `keep.${name}.${output}`,
         'until(plan), ring(count) of 1 to 64 values, owned or borrowed',
         how,
-      )
-  }
+      ),
+    ),
+  )
+  return [...all, ...kept][0]
 }
+
+/** Throws where the argument of `tree` has another form than its type says. */
+const checkForm = (spec: unknown): void => {
+  const whole = isObject(spec) ? { then: {}, keep: {}, ...defined(spec) } : spec
+  const fault = treeFormFault(whole)
+  if (fault === undefined) return
+  const { at, wanted, found } = fault
+  throw new TypeError(`tree: ${at || 'its argument'}: wanted ${wanted}; found ${show(found)}`)
+}
+
+const defined = (spec: Readonly<Record<string, unknown>>): object =>
+  Object.fromEntries(Object.entries(spec).filter(([, value]) => value !== undefined))
 
 /**
  * Describes a tree of plans, each compiled with `storage: 'planned'`:
@@ -126,22 +158,24 @@ export const tree = <
   const P extends Plans,
   const T extends ThenOf<P> = Record<never, never>,
   const K extends KeepsOf<P> = Record<never, never>,
+  const S extends readonly (keyof P & string)[] = readonly (keyof P & string)[],
 >(spec: {
   readonly plans: P
-  readonly start: readonly (keyof P & string)[]
+  readonly start: S
   readonly then?: T
   readonly keep?: K
-}): Tree<P, T, K> => {
+}): Tree<P, T, K, S> => {
   checkForm(spec)
   return Object.freeze({ ...spec, then: spec.then ?? ({} as T), keep: spec.keep ?? ({} as K) })
 }
 
 // ---- what is alive where ----------------------------------------------------------------------------------
 
-export type PlanName<R> = R extends Tree<infer P, infer _T, infer _K> ? keyof P & string : never
-type PlansIn<R> = R extends Tree<infer P, infer _T, infer _K> ? P : never
-type ThenIn<R> = R extends Tree<infer _P, infer T, infer _K> ? T : never
-type KeepIn<R> = R extends Tree<infer _P, infer _T, infer K> ? K : never
+export type PlanName<R> = keyof PlansIn<R> & string
+type PlansIn<R> = R extends { readonly plans: infer P extends Plans } ? P : never
+type StartIn<R> = R extends { readonly start: readonly (infer N)[] } ? N : never
+type ThenIn<R> = R extends { readonly then: infer T } ? T : never
+type KeepIn<R> = R extends { readonly keep: infer K } ? K : never
 type In<R, N extends PlanName<R>> = InputsOf<PlansIn<R>[N]>
 type Out<R, N extends PlanName<R>> = OutputsOf<PlansIn<R>[N]>
 
@@ -163,19 +197,53 @@ export type StayingOf<R, N extends PlanName<R>> =
   | Carried<R, N>
   | (N extends keyof KeepIn<R> ? keyof KeepIn<R>[N] & keyof Out<R, N> : never)
 
-/** Names of the inputs of a plan that may lie in the arena when it is launched. */
-export type GivenOf<R, N extends PlanName<R>> = {
-  [M in PlanName<R>]: keyof In<R, N> & StayingOf<R, M>
+/** The plans that may come right before a plan. */
+type BeforeOf<R, N extends PlanName<R>> = {
+  [M in PlanName<R>]: N extends NextOf<R, M> ? M : never
 }[PlanName<R>]
 
+/** Names of the inputs of a plan whose values may outlive the launch after the one that made them. */
+type LastingOf<R, N extends PlanName<R>> = {
+  [M in PlanName<R>]: M extends keyof KeepIn<R>
+    ? {
+        [O in keyof KeepIn<R>[M]]: KeepIn<R>[M][O] extends Until | Ring ? O : never
+      }[keyof KeepIn<R>[M]] &
+        keyof Out<R, M>
+    : never
+}[PlanName<R>] &
+  keyof In<R, N>
+
+/** Names of the inputs of a plan that may lie in the arena, whatever came before. */
+export type GivenOf<R, N extends PlanName<R>> =
+  | LastingOf<R, N>
+  | { [M in BeforeOf<R, N>]: keyof In<R, N> & keyof Out<R, M> }[BeforeOf<R, N>]
+
 /**
- * The values that a launch takes: one for each input that never lies in the arena. For one that may lie there a
- * value can be given all the same.
+ * Names of the inputs of a plan that lie in the arena right after one of the plans M, whichever of them it
+ * is.
  */
-export type TreeFeeds<R, N extends PlanName<R>, H> = {
-  readonly [I in Exclude<keyof In<R, N>, GivenOf<R, N>>]: HostArrayOf<In<R, N>[I]>
+export type GivenAfter<R, N extends PlanName<R>, M extends PlanName<R>> =
+  | LastingOf<R, N>
+  | ([M] extends [never]
+      ? never
+      : Exclude<keyof In<R, N>, { [P in M]: Exclude<keyof In<R, N>, keyof Out<R, P>> }[M]>)
+
+/**
+ * Names of the inputs of a plan that lie in the arena wherever it may come: none, where a run may begin with
+ * it.
+ */
+export type GivenAlways<R, N extends PlanName<R>> = [N & StartIn<R>] extends [never]
+  ? GivenAfter<R, N, BeforeOf<R, N>>
+  : LastingOf<R, N>
+
+/**
+ * The values that a launch takes: one for each input but those of G, which lie in the arena. For one that
+ * lies there, or may, a handle or a value can be given all the same.
+ */
+export type TreeFeeds<R, N extends PlanName<R>, H, G = GivenOf<R, N>> = {
+  readonly [I in Exclude<keyof In<R, N>, G>]: HostArrayOf<In<R, N>[I]> | (I extends GivenOf<R, N> ? H : never)
 } & {
-  readonly [I in GivenOf<R, N>]?: HostArrayOf<In<R, N>[I]> | H
+  readonly [I in G & keyof In<R, N>]?: HostArrayOf<In<R, N>[I]> | H
 }
 
 /** The outputs of a plan that go to the host. */

@@ -91,11 +91,19 @@ export interface LaidOutTree {
   readonly states: readonly State[]
   /** Whether every launch that the tree allows has been laid out. */
   readonly isWhole: boolean
+  /** How many of the nodes were found ahead. */
+  readonly ahead: number
   /** Bytes of the arena: the top of the highest layout that was found ahead. */
   readonly bytes: number
-  /** By state and plan; undefined: the plan may not come then. */
-  transition(state: number, plan: number): E.Either<TooMany, Transition> | undefined
+  /**
+   * By state and plan; undefined: the plan may not come then. With `instead`, inputs do not get the newest
+   * value: they get the one that lies at an offset, or where it is undefined, one from elsewhere.
+   */
+  transition(state: number, plan: number, instead?: Instead): E.Either<TooMany, Transition> | undefined
 }
+
+/** By input: the offset of a value that lies in the arena, or undefined for a value from elsewhere. */
+export type Instead = ReadonlyMap<string, number | undefined>
 
 const rangeOf = ({ offset, bytes }: Held): ByteRange => ({ from: offset, to: offset + rounded(bytes) })
 
@@ -129,10 +137,18 @@ class Exploration {
       for (const plan of this.successors(states[id]!.last)) this.transition(id, plan)
     const bytes = nodes.reduce((most, { layout }) => Math.max(most, layout.top), 0)
     const isWhole = id === states.length
-    return { nodes, states, isWhole, bytes, transition: (state, plan) => this.transition(state, plan) }
+    const transition: LaidOutTree['transition'] = (state, plan, instead) =>
+      this.transition(state, plan, instead)
+    return { nodes, states, isWhole, ahead: nodes.length, bytes, transition }
   }
 
-  private transition(state: number, plan: number): E.Either<TooMany, Transition> | undefined {
+  private transition(
+    state: number,
+    plan: number,
+    instead?: Instead,
+  ): E.Either<TooMany, Transition> | undefined {
+    if (instead !== undefined && this.successors(this.states[state]!.last).includes(plan))
+      return this.launch(this.states[state]!, plan, instead)
     const known = this.found[state]!
     if (known.has(plan)) return known.get(plan)
     const now = this.states[state]!
@@ -179,11 +195,14 @@ class Exploration {
     return held.findLast(({ from, output }) => this.carries(from, output, plan, input))
   }
 
-  private launch(now: State, plan: number): E.Either<TooMany, Transition> {
+  private launch(now: State, plan: number, instead?: Instead): E.Either<TooMany, Transition> {
     const { body, lifetimes } = this.tree.members[plan]!
     const carried = new Map<string, Held>()
     for (const input of body.inputs.keys()) {
-      const value = this.source(now.held, plan, input)
+      const held = instead?.has(input)
+        ? now.held.filter(({ offset }) => offset === instead.get(input))
+        : now.held
+      const value = this.source(held, plan, input)
       if (value !== undefined) carried.set(input, value)
     }
     const kept = this.keptThrough(now, plan)

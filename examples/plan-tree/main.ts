@@ -57,8 +57,7 @@ const main = async (): Promise<boolean> => {
       // What came out decides what comes next.
       kind = (word + spoken) % 3 === 0 ? 'think' : 'step'
       now = expected(kind, batch, token, now.state)
-      values = decode.launch(`${kind as 'step' | 'think'}${batch}`, { token } as never)
-        .values as typeof values
+      values = decode.launch(`${kind as 'step' | 'think'}${batch}`, { token }).values as typeof values
     }
   }
   const { arena, alone, layouts, executables, moves } = decode.stats()

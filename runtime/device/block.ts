@@ -23,10 +23,17 @@ export let addressFor: (block: Block, at: string) => number
 export let sharedHandle: (block: Block) => number
 /** Makes the home lane of a block wait for all uses that other lanes marked. */
 export let waitUses: (block: Block) => void
-/** A block that stays its lender's: an output of a session while its lease is held, or a shared parameter. */
+/**
+ * A block that stays its lender's: an output of a session while its lease is held, a shared parameter, or a
+ * value of a plan tree during `handle.use`.
+ */
 export let lendBlock: (core: Core, loan: Loan) => Block
 /** Makes the block unusable, and marks what `recordStream` noted. `why` and `next` are for later uses of it. */
 export let endLoan: (block: Block, why: string, next: string) => void
+/** Makes a block unusable that is lent from an owner who goes on; `error` is what later uses of it throw. */
+export let revokeLoan: (block: Block, error: (at: string) => Error) => void
+/** What the addon knows a block by that a graph keeps. Throws unless the block is alive, and may be kept. */
+export let keptHandle: (block: Block) => number
 /** Copies the bytes of device memory that no pending work writes. */
 export let bytesOf: (block: Block) => Promise<ArrayBuffer>
 export let spaceOf: (block: Block) => Space
@@ -43,6 +50,8 @@ export interface Loan {
   readonly lane: Handles['lane']
   /** What the block is, and how it goes back: for a caller who frees it. */
   readonly lender: readonly [found: string, next: string]
+  /** Whether no graph may keep it: the memory has another value when the graph is launched. */
+  readonly briefly?: boolean
 }
 
 // A view is memory of its block, so a program that holds only the view must keep the block from being
@@ -75,7 +84,8 @@ export class Block implements Disposable {
   #marked = false
   // Of a block that is lent: by whom, and after the loan what became of it.
   #loan: Loan['lender'] | undefined
-  #ended: readonly [why: string, next: string] | undefined
+  #briefly = false
+  #ended: ((at: string) => Error) | undefined
   #view: ArrayBuffer | undefined
 
   private constructor(
@@ -102,17 +112,26 @@ export class Block implements Disposable {
       core.observer?.made(block, { space, handle, bytes, home, site })
       return block
     }
-    lendBlock = (core, { handle, address, size, bytes, lane, lender }) => {
+    lendBlock = (core, { handle, address, size, bytes, lane, lender, briefly = false }) => {
       core.out[0] = address
       core.out[1] = size
       const block = new Block(core, core.device, handle, bytes, lane, -1)
       block.#loan = lender
+      block.#briefly = briefly
       return block
     }
-    endLoan = (block, ...ended) => {
-      const handle = block.#handle
+    revokeLoan = (block, error) => {
       block.#handle = 0
-      block.#ended = ended
+      block.#ended = error
+    }
+    keptHandle = block => {
+      block.#alive('a node of a graph')
+      block.#kept('a node of a graph')
+      return block.#handle
+    }
+    endLoan = (block, why, next) => {
+      const handle = block.#handle
+      revokeLoan(block, at => new DisposedError(block.#name(), `${why}; ${next} ${at}`))
       if (!block.#core.closed) block.#check(block.#space.endLoan(handle), 'the end of a lease')
     }
     bytesOf = async block => {
@@ -291,8 +310,21 @@ export class Block implements Disposable {
   #captured(lane: Handles['lane'], id: number, stream: boolean, at: string): boolean {
     const capture = laneAccess.captureOf(lane)
     if (capture === undefined) return false
+    this.#kept(at)
     capture.use(id, { space: this.#space.index, block: this.#handle }, stream, at)
     return true
+  }
+
+  /** Throws where no graph may keep the block. */
+  #kept(at: string): void {
+    if (!this.#briefly) return
+    throw badUse(
+      at,
+      this.#name(),
+      'memory that has the same value whenever the graph is launched',
+      this.#loan![0],
+      'copy the value into a block of your own, and give that to the graph',
+    )
   }
 
   #name(): string {
@@ -307,9 +339,8 @@ export class Block implements Disposable {
     if (this.#handle === 0 || this.#core.closed) throw this.#gone(at)
   }
 
-  #gone(at: string): DisposedError {
-    if (this.#ended !== undefined)
-      return new DisposedError(this.#name(), `${this.#ended[0]}; ${this.#ended[1]} ${at}`)
+  #gone(at: string): Error {
+    if (this.#ended !== undefined) return this.#ended(at)
     const why = this.#core.closed
       ? `its device ${this.#core.name} is closed`
       : 'it was freed, and its memory may belong to another block'

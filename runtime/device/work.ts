@@ -1,7 +1,7 @@
 // Work as the addon takes it for nodes and for captures: what is done, and the owners of what it refers to.
 import type { NativeNode, NativeOwner } from '../addon.js'
 import { badArgument, badUse, wholeNumber } from './allocator-error.js'
-import { type Block, sharedHandle, spaceOf } from './block.js'
+import { type Block, keptHandle, spaceOf } from './block.js'
 import { type FillOptions, fillOf } from './fill.js'
 import type { CheckedLaunch } from './kernel.js'
 import type { Place } from './place.js'
@@ -14,10 +14,13 @@ export interface Operand {
   readonly owner: NativeOwner | undefined
 }
 
-/** A block's allocation; of an output of a session its slot. Throws unless the block is alive. */
+/**
+ * A block's allocation; of an output of a session its slot. Throws unless the block is alive, and may be
+ * kept.
+ */
 export const ownerOfBlock = (block: Block): NativeOwner => ({
   space: spaceOf(block).index,
-  block: sharedHandle(block),
+  block: keptHandle(block),
 })
 
 export const operandOf = ({ block, address, bytes, pinned }: Place): Operand => ({

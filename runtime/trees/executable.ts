@@ -1,11 +1,12 @@
 import type { HostArray, Lease } from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import type { NativeBuffer, NativeFailure, NativeProgram, NativeProgramSpec } from '../addon.js'
+import type { NativeBuffer, NativeDevice, NativeFailure, NativeProgram, NativeProgramSpec } from '../addon.js'
 import { flatten, rootOf } from '../session/flatten.js'
 import { type LeaseOwner, makeLease } from '../session/lease.js'
 import { inputViews, type Port, portsOf, viewsOf } from '../session/ports.js'
 import { Ticks } from '../session/ticks.js'
 import { fill } from '../values.js'
+import { graphBytes } from './graph-bytes.js'
 
 /**
  * What launches one node: kernels that are ready, with every address in them. A node's executable may be closed
@@ -13,7 +14,7 @@ import { fill } from '../values.js'
  */
 export interface Executable extends LeaseOwner {
   readonly ticks: Ticks
-  /** Bytes that it takes beside the arena. */
+  /** Bytes that it takes beside the arena, those of executable graphs as they are estimated. */
   readonly bytes: number
   readonly graphLaunches: number
   readonly inputs: readonly Port[]
@@ -80,13 +81,16 @@ export class ProgramExecutable implements Executable {
   private readonly outputs: readonly Port[]
   private readonly views: readonly (readonly (readonly HostArray[])[])[]
   private readonly done: ((failure: NativeFailure | null, lease: Lease<unknown> | undefined) => void)[] = []
+  private readonly ofGraphs: number
   private closing: Promise<void> | undefined
 
   constructor(
     plan: Plan,
     private readonly program: NativeProgram,
+    device: NativeDevice,
     private readonly onFree: () => void,
   ) {
+    this.ofGraphs = graphBytes(plan, device.info.kind)
     const isPinned = ({ root }: Port): boolean => plan.buffers[root]!.space === 'pinned'
     this.ticks = new Ticks(plan.inFlight)
     this.inputs = portsOf(plan, 'input').filter(isPinned)
@@ -97,7 +101,7 @@ export class ProgramExecutable implements Executable {
 
   get bytes(): number {
     const { pinned, reserved } = this.program.stats()
-    return pinned + reserved
+    return pinned + reserved + this.ofGraphs
   }
 
   get graphLaunches(): number {

@@ -6,8 +6,9 @@ import { loadParams, type ParamSources } from '../session/params.js'
 import { specOf } from '../session/ports.js'
 import { type References, referencesFor } from '../session/references.js'
 import { type SharedParams, withBlocks } from '../session/shared-params.js'
-import type { ValueSpec } from '../values.js'
+import { size, type ValueSpec } from '../values.js'
 import { type Executable, ProgramExecutable, specInArena } from './executable.js'
+import { closedTree } from './messages.js'
 import { brokenBy, type PreparedTree } from './prepare.js'
 
 /** What an executable is made with. */
@@ -41,10 +42,22 @@ export const apartOf = (plan: Plan): readonly Plan['buffers'][number][] =>
       (life === 'param' || (life === 'state' && init !== undefined)),
   )
 
+/** Why the executable of a node was made, and closed. */
+export interface ExecutableHistory {
+  made: number
+  wantedBy: Want
+  closedBy: string | undefined
+  isOpen: boolean
+}
+
+type Want = 'a launch' | 'prepare()'
+
 interface Entry {
   readonly opening: Promise<Executable>
   executable: Executable | undefined
   used: number
+  /** How many wait to launch it: it is not closed before. */
+  holders: number
 }
 
 /** The executables of a tree, by node, within a budget of bytes. */
@@ -53,14 +66,22 @@ export class Executables {
   made = 0
   remade = 0
   private readonly entries = new Map<number, Entry>()
-  private readonly known = new Set<number>()
+  private readonly histories = new Map<number, ExecutableHistory>()
   private readonly closing = new Set<Promise<void>>()
   private uses = 0
+  /** Whether one was in use when it should have been closed to keep to the budget. */
+  private overBudget = false
+  private closed = false
 
   constructor(private readonly parts: ExecutableParts) {}
 
   get open(): number {
     return this.entries.size
+  }
+
+  /** Undefined: it was never made. */
+  history(node: number): ExecutableHistory | undefined {
+    return this.histories.get(node)
   }
 
   get bytes(): number {
@@ -82,46 +103,83 @@ export class Executables {
     return entry.executable
   }
 
-  get(node: number): Promise<Executable> {
+  /** Makes the executable of a node, unless there is one. */
+  async prepare(node: number): Promise<void> {
+    await this.entryOf(node, 'prepare()').opening
+  }
+
+  /** Runs a body with the executable of a node, which stays open until the body has ended. */
+  async hold<A>(node: number, body: (executable: Executable) => Promise<A>): Promise<A> {
+    const entry = this.entryOf(node, 'a launch')
+    entry.holders++
+    try {
+      return await body(await entry.opening)
+    } finally {
+      entry.holders--
+      this.freed()
+    }
+  }
+
+  /** One of them may have become idle. */
+  freed(): void {
+    if (this.overBudget) this.shrink()
+  }
+
+  private entryOf(node: number, by: Want): Entry {
     const known = this.entries.get(node)
-    if (known !== undefined) return known.opening
-    const entry: Entry = { opening: this.make(node), executable: undefined, used: ++this.uses }
+    if (known !== undefined) {
+      known.used = ++this.uses
+      return known
+    }
+    if (this.closed) throw closedTree('tree.prepare')
+    const entry: Entry = {
+      opening: this.make(node, by),
+      executable: undefined,
+      used: ++this.uses,
+      holders: 0,
+    }
     this.entries.set(node, entry)
     entry.opening.then(
       executable => {
         entry.executable = executable
-        this.shrink(node)
+        this.shrink()
       },
       () => this.entries.delete(node),
     )
-    return entry.opening
+    return entry
   }
 
   /** Closes those that are idle. Their layouts stay. */
-  async evict(keep = -1): Promise<void> {
-    for (const [node, { executable }] of this.entries)
-      if (node !== keep && executable !== undefined) this.drop(node, executable)
+  async evict(): Promise<void> {
+    for (const [node, entry] of this.entries) this.drop(node, entry, 'evict()')
     await Promise.all(this.closing)
   }
 
+  /** Refuses to make any from now on, and closes all, those that are being made among them. */
   async close(): Promise<void> {
+    this.closed = true
     await Promise.allSettled([...this.entries.values()].map(({ opening }) => opening))
     const all = [...this.entries.values()].map(({ executable }) => executable?.close())
     await Promise.all([...all, ...this.closing])
     this.entries.clear()
   }
 
-  private shrink(newest: number): void {
-    const oldest = [...this.entries].sort((a, b) => a[1].used - b[1].used)
-    for (const [node, { executable }] of oldest) {
-      if (this.bytes <= this.parts.budget) return
-      if (node !== newest && executable !== undefined) this.drop(node, executable)
+  /** Closes those that were used longest ago, down to the budget; the newest one stays. */
+  private shrink(): void {
+    const oldest = [...this.entries].sort((a, b) => a[1].used - b[1].used).slice(0, -1)
+    for (const [node, entry] of oldest) {
+      if (this.bytes <= this.parts.budget) break
+      this.drop(node, entry, `the budget of ${size(this.parts.budget)}`)
     }
+    this.overBudget = this.bytes > this.parts.budget
   }
 
-  private drop(node: number, executable: Executable): void {
-    if (executable.ticks.flying > 0) return
+  private drop(node: number, { executable, holders }: Entry, by: string): void {
+    if (executable === undefined || holders > 0 || executable.ticks.flying > 0) return
     this.entries.delete(node)
+    const history = this.histories.get(node)!
+    history.closedBy = by
+    history.isOpen = false
     const closed = executable.close()
     this.closing.add(closed)
     closed.then(
@@ -130,12 +188,12 @@ export class Executables {
     )
   }
 
-  private async make(node: number): Promise<Executable> {
+  private async make(node: number, by: Want): Promise<Executable> {
     // An executable of the same node that is being closed has the same pinned parameters and streams to give back.
     await Promise.all(this.closing)
     const { tree, arena, arenaBytes, inFlight, apart, device, sequence, onFree } = this.parts
     const { plan: index, layout } = tree.layouts.nodes[node]!
-    const [broken] = this.known.has(node) || tree.layouts.isWhole ? [] : brokenBy(tree, node)
+    const [broken] = this.histories.has(node) || node < tree.layouts.ahead ? [] : brokenBy(tree, node)
     if (broken !== undefined) throw new Error(`${broken.subject}: ${broken.found}`)
     const { name, source, body } = tree.plans[index]!
     const plan = { ...placed(body, layout), inFlight }
@@ -158,11 +216,17 @@ export class Executables {
         await program.close()
         throw new Error(failure.found)
       }
-      return new ProgramExecutable(plan, program, onFree)
+      return new ProgramExecutable(plan, program, device, onFree)
     })
     this.made++
-    if (this.known.has(node)) this.remade++
-    this.known.add(node)
+    const before = this.histories.get(node)
+    if (before !== undefined) this.remade++
+    this.histories.set(node, {
+      made: (before?.made ?? 0) + 1,
+      wantedBy: by,
+      closedBy: before?.closedBy,
+      isOpen: true,
+    })
     return executable
   }
 }

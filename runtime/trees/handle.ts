@@ -11,6 +11,8 @@ export interface HandleOwner {
   /** Undefined while the value is there; else why it is not. */
   problem(slot: Slot, origin: Origin): string | undefined
   read(handle: Handle, at: string): Promise<HostArray>
+  /** Throws where the lane, or the body, is none that `use` takes. */
+  checkUse(lane: unknown, body: unknown): void
   use<A>(handle: Handle, lane: Lane, body: (span: Span) => A): Promise<A>
 }
 
@@ -77,24 +79,24 @@ export class Handle implements Disposable {
    * so the host may go on launching.
    */
   read(): Promise<HostArray> {
-    return this.#checked('handle.read', () => this.#parts.owner.read(this, 'handle.read'))
+    this.check('handle.read')
+    return this.#parts.owner.read(this, 'handle.read')
   }
 
   /**
-   * Runs `body`, which gives a lane work on the value's memory: the lane comes after the launch that makes the
-   * value, and later launches that write over it come after that work. `body` may not write.
+   * Runs `body`, which gives a lane work on the value's memory: the lane comes after the launch that makes
+   * the value, and later launches that write over it come after that work. `body` may not write. When it has
+   * returned the span throws a `StaleHandleError`, so no graph takes it: a graph is launched later. The lane
+   * is not one that is being captured.
    */
   use<A>(lane: Lane, body: (span: Span) => A): Promise<A> {
-    return this.#checked('handle.use', () => this.#parts.owner.use(this, lane, body))
+    this.check('handle.use')
+    this.#parts.owner.checkUse(lane, body)
+    return this.#parts.owner.use(this, lane, body)
   }
 
   /** The handle is of no use from now on. Its value stays as long as its lifetime says. */
   [Symbol.dispose](): void {
     this.#disposed = true
-  }
-
-  #checked<A>(at: string, then: () => Promise<A>): Promise<A> {
-    this.check(at)
-    return then()
   }
 }

@@ -1,34 +1,63 @@
 import type { HostArray } from '../../dsl/index.js'
+import type { Instead } from '../../dsl/internal.js'
 import type { Where } from '../../dsl/ir/graph.js'
 import { describe, fill, type ValueSpec } from '../values.js'
 import { Handle, type HandleOwner, partsOf } from './handle.js'
 import { type Admitted, type Feeds, noFeeds, type Stage } from './launch.js'
 import * as messages from './messages.js'
-import type { Copy, Step } from './steps.js'
+import type { Copy, ResidentInput, Step } from './steps.js'
 
 const noValues: ReadonlyMap<string, HostArray> = new Map()
 const nothing: readonly never[] = Object.freeze([])
 
+/** An input may have the name of something that every object inherits. */
+const ownOf = (given: Feeds, name: string): unknown => (Object.hasOwn(given, name) ? given[name] : undefined)
+
+/**
+ * The step of the launch; with `instead`, where inputs get other values than those that are kept for them.
+ */
+export type FindStep = (instead?: Instead) => Step
+
 /** What a launch is given, checked: every input is in the arena, or to be moved there, or the host's. */
-export const judge = (at: Where, step: Step, given: Feeds, owner: HandleOwner): Admitted => {
+export const judge = (at: Where, find: FindStep, given: Feeds, owner: HandleOwner): Admitted => {
+  const step = find()
   checkNames(at, step, given)
   const feeds = step.host.length === 0 ? noValues : hostValues(at, step, given)
   if (given === noFeeds) return { step, feeds, stages: nothing, copies: step.moves }
-  const stages: Stage[] = []
-  let copies = step.moves
-  for (const { spec, to, isKept } of step.resident) {
-    const value = given[spec.name]
-    if (value === undefined) continue
-    if (isKept) throw keptInput(at, step, spec)
-    copies = copies.filter(copy => copy.to !== to)
-    if (Handle.is(value)) {
-      const from = placeOf(at, step, spec, value, owner)
-      if (from !== to) copies = [...copies, { from, to, bytes: spec.bytes } satisfies Copy]
-      continue
-    }
+  const values = residentValues(at, step, given, owner)
+  const instead = new Map<string, number | undefined>()
+  for (const [{ spec, to, isKept }, value] of values)
+    if (isKept && value !== to) instead.set(spec.name, typeof value === 'number' ? value : undefined)
+  return placed(instead.size === 0 ? step : find(instead), feeds, values)
+}
+
+type GivenValue = readonly [input: ResidentInput, value: number | HostArray]
+
+/** The values that are given for inputs that may lie in the arena: where they lie there, or arrays. */
+const residentValues = (at: Where, step: Step, given: Feeds, owner: HandleOwner): readonly GivenValue[] =>
+  step.resident.flatMap((input): readonly GivenValue[] => {
+    const { spec } = input
+    const value = ownOf(given, spec.name)
+    if (value === undefined) return []
+    if (Handle.is(value)) return [[input, placeOf(at, step, spec, value, owner)]]
     const mismatch = fill(undefined, value, spec)
     if (mismatch) throw messages.wrongFeed(at, step.plan.name, spec.name, mismatch)
-    stages.push({ to, spec, value: (value as HostArray).slice() as HostArray })
+    return [[input, (value as HostArray).slice() as HostArray]]
+  })
+
+/** What is copied to where the step has its inputs. */
+const placed = (
+  step: Step,
+  feeds: ReadonlyMap<string, HostArray>,
+  values: readonly GivenValue[],
+): Admitted => {
+  const stages: Stage[] = []
+  let copies = step.moves
+  for (const [{ spec }, value] of values) {
+    const to = step.layout.inputs.get(spec.name)!
+    copies = copies.filter(copy => copy.to !== to)
+    if (typeof value !== 'number') stages.push({ to, spec, value })
+    else if (value !== to) copies = [...copies, { from: value, to, bytes: spec.bytes } satisfies Copy]
   }
   return { step, feeds, stages, copies }
 }
@@ -40,9 +69,9 @@ const checkNames = (at: Where, { plan, wanted, known }: Step, given: Feeds): voi
       found: describe(given),
       next: 'pass { x: … }, or nothing where the plan has no input from the host',
     })
-  const isGiven = wanted.every(input => given[input] !== undefined)
+  const isGiven = wanted.every(input => ownOf(given, input) !== undefined)
   if (isGiven && (given === noFeeds || Object.keys(given).every(input => known.has(input)))) return
-  const missing = wanted.filter(input => given[input] === undefined)
+  const missing = wanted.filter(input => ownOf(given, input) === undefined)
   const extra = Object.keys(given).filter(input => !known.has(input))
   throw messages.wrongFeeds(at, plan.name, missing, extra, wanted)
 }
@@ -50,7 +79,7 @@ const checkNames = (at: Where, { plan, wanted, known }: Step, given: Feeds): voi
 const hostValues = (at: Where, { plan, host }: Step, given: Feeds): ReadonlyMap<string, HostArray> => {
   const feeds = new Map<string, HostArray>()
   for (const spec of host) {
-    const value = given[spec.name]
+    const value = ownOf(given, spec.name)
     if (Handle.is(value)) throw messages.noHandle(at, plan.name, spec.name)
     const mismatch = fill(undefined, value, spec)
     if (mismatch) throw messages.wrongFeed(at, plan.name, spec.name, mismatch)
@@ -58,14 +87,6 @@ const hostValues = (at: Where, { plan, host }: Step, given: Feeds): ReadonlyMap<
   }
   return feeds
 }
-
-/** A value that is kept beyond this launch cannot be replaced: a later plan waits for it. */
-const keptInput = (at: Where, { plan }: Step, { name }: ValueSpec): messages.TreeError =>
-  messages.wrongFeed(at, plan.name, name, {
-    wanted: 'no value: the one in the arena is kept for a later plan',
-    found: 'another value',
-    next: 'leave it out',
-  })
 
 const placeOf = (at: Where, { plan }: Step, spec: ValueSpec, handle: Handle, owner: HandleOwner): number => {
   const { owner: its, slot, spec: own } = partsOf(handle)

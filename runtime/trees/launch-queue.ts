@@ -98,18 +98,17 @@ export class LaunchQueue {
 
   private async inTime(job: Job): Promise<void> {
     const { executables, slots, poison } = this.parts
-    const { node } = job.step
     try {
       if (this.failure !== undefined) throw this.failure
-      let executable = await executables.get(node)
-      while (!this.hasRoom(executable)) {
-        await new Promise<void>(resolve => this.waiting.push(resolve))
-        if (this.failure !== undefined) throw this.failure
-        executable = await executables.get(node)
-      }
-      await Promise.all(job.reads)
-      const uses = slots.takeUses(job.step.slots, job.targets)
-      this.submit(job, executable, poison || !job.isPlain ? await this.before(job, uses) : uses)
+      await executables.hold(job.step.node, async executable => {
+        while (!this.hasRoom(executable)) {
+          await new Promise<void>(resolve => this.waiting.push(resolve))
+          if (this.failure !== undefined) throw this.failure
+        }
+        await Promise.all(job.reads)
+        const uses = slots.takeUses(job.step.slots, job.targets)
+        this.submit(job, executable, poison || !job.isPlain ? await this.before(job, uses) : uses)
+      })
     } catch (error) {
       this.fail(error, job)
     }
@@ -179,14 +178,12 @@ export class LaunchQueue {
     this.flying--
     if (failure) this.fail(failure, job)
     else {
-      const values: Record<string, HostArray> = {}
-      if (lease !== undefined) {
-        for (const [name, value] of Object.entries(lease as unknown as Record<string, HostArray>))
-          values[name] = value.slice() as HostArray
-        lease[Symbol.dispose]()
-      }
-      job.values.resolve(values)
+      const outputs = Object.entries((lease ?? {}) as Readonly<Record<string, HostArray>>)
+      const values = outputs.map(([name, value]) => [name, value.slice() as HostArray] as const)
+      lease?.[Symbol.dispose]()
+      job.values.resolve(Object.fromEntries(values))
     }
+    this.parts.executables.freed()
     this.wake()
   }
 

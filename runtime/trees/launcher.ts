@@ -1,11 +1,12 @@
 import type { HostArray } from '../../dsl/index.js'
 import type { Where } from '../../dsl/ir/graph.js'
 import type { Block, Span } from '../device/block.js'
+import type { Core } from '../device/core.js'
 import type { Lane } from '../device/lane.js'
 import { DisposedError } from '../errors.js'
 import type { Executables } from './executables.js'
 import type { Handle } from './handle.js'
-import { judge } from './judge.js'
+import { type FindStep, judge } from './judge.js'
 import { type Admitted, type Feeds, handleOf, Job, Launch, type LaunchOwner } from './launch.js'
 import { LaunchQueue } from './launch-queue.js'
 import * as messages from './messages.js'
@@ -48,6 +49,7 @@ const noBlocks: Readonly<Record<string, Promise<Block>>> = Object.freeze({})
 export class Launcher implements LaunchOwner {
   readonly slots = new Slots()
   readonly counts: LaunchCounts = { launches: 0, moves: 0, staged: 0 }
+  private readonly core: Core
   private readonly steps: Steps
   private readonly queue: LaunchQueue
   private readonly readers: Readers
@@ -58,6 +60,7 @@ export class Launcher implements LaunchOwner {
 
   constructor({ tree, memory, executables, inFlight, poison }: LauncherParts) {
     const { slots } = this
+    this.core = memory.core
     this.steps = new Steps(tree, memory.arena?.bytes ?? 0, slots)
     this.readers = new Readers(memory, slots)
     this.queue = new LaunchQueue({ memory, executables, slots, inFlight, poison })
@@ -76,7 +79,6 @@ export class Launcher implements LaunchOwner {
 
   /** The next launch begins a run: no value is kept for it. */
   begin(): void {
-    this.alive('tree.begin')
     this.state = 0
   }
 
@@ -87,7 +89,8 @@ export class Launcher implements LaunchOwner {
     this.judging = true
     let admitted: Admitted
     try {
-      admitted = judge(at, this.steps.find(at, this.state, name), feeds, this)
+      const find: FindStep = instead => this.steps.find(at, this.state, name, instead)
+      admitted = judge(at, find, feeds, this)
     } finally {
       this.judging = false
     }
@@ -100,8 +103,10 @@ export class Launcher implements LaunchOwner {
     return this.launch(name, feeds, at)
   }
 
-  private alive(at: string): void {
-    if (this.closing) throw new DisposedError('this tree', `open it again; call ${at} before it is closed`)
+  /** Throws where the tree, or its device, is closed. */
+  alive(at: string): void {
+    if (this.closing) throw messages.closedTree(at)
+    this.core.open('this tree')
   }
 
   /** Nothing can refuse the launch any more: the tables change. */
@@ -145,9 +150,14 @@ export class Launcher implements LaunchOwner {
 
   problem(slot: Slot, { serial }: Origin): string | undefined {
     if (this.closed) return 'the tree is closed'
+    if (this.core.closed) return `its device ${this.core.name} is closed`
     if (this.failure !== undefined) return 'a launch of the tree has failed'
     if (this.slots.isCurrent(slot, serial)) return undefined
     return `its bytes were overwritten by ${this.slots.overwriter(slot)}`
+  }
+
+  checkUse(lane: unknown, body: unknown): void {
+    this.readers.check(lane, body)
   }
 
   use<A>(handle: Handle, lane: Lane, body: (span: Span) => A): Promise<A> {

@@ -1,6 +1,9 @@
+import type { TreeFormFault } from '../../dsl/internal.js'
 import type { Fault } from '../../dsl/ir/fault.js'
 import type { Where } from '../../dsl/ir/graph.js'
 import { render } from '../../dsl/ir/messages.js'
+import { type AllocatorError, badArgument } from '../device/allocator-error.js'
+import { type DeviceError, DisposedError } from '../errors.js'
 import { describe, type Mismatch, size } from '../values.js'
 
 export type TreeErrorTag =
@@ -37,6 +40,15 @@ export class TreeError extends Error implements Fault<TreeErrorTag> {
 /** A handle whose value is gone. */
 export class StaleHandleError extends TreeError {}
 
+export const notATree = ({ at, wanted, found }: TreeFormFault): DeviceError => ({
+  _tag: 'BadPlan',
+  at: at || 'tree',
+  subject: 'tree',
+  wanted,
+  found: describe(found),
+  next: 'make it with tree({ plans, start, then, keep })',
+})
+
 export const staleHandle = (
   at: Where | string,
   output: string,
@@ -52,6 +64,30 @@ export const staleHandle = (
     next: "read it before the next launch, or declare how long it is kept: until('plan'), ring(n) or owned",
   })
 
+/** A span, or its block, after the body of `handle.use` that it was for. */
+export const endedUse = (
+  at: string,
+  output: string,
+  origin: { readonly plan: string; readonly at: Where },
+): StaleHandleError =>
+  new StaleHandleError({
+    _tag: 'StaleHandle',
+    at,
+    subject: `${origin.plan}.${output}, made at ${origin.at}`,
+    wanted: 'a span inside of the body of handle.use',
+    found: 'a span of a body that has returned: other bytes may lie there',
+    next: 'give the lane its work before the body returns; for later copy the value into a block of your own',
+  })
+
+export const notABody = (found: unknown): AllocatorError =>
+  badArgument(
+    'handle.use',
+    'body',
+    'a function of the span',
+    found,
+    'pass one that gives the lane its work: span => lane.copy(block, span)',
+  )
+
 export const notASuccessor = (
   at: Where,
   plan: string,
@@ -61,12 +97,12 @@ export const notASuccessor = (
   new TreeError({
     _tag: 'NotASuccessor',
     at: String(at),
-    subject: plan,
+    subject: String(plan),
     wanted:
       last === undefined
         ? `a plan that a run may begin with: ${allowed.join(', ')}`
         : `a plan that may come after ${last}, or begin a run: ${allowed.join(', ') || 'there is none'}`,
-    found: plan,
+    found: typeof plan === 'string' ? plan : describe(plan),
     next: 'launch one of these, or declare it: tree({ then: { … } })',
   })
 
@@ -78,6 +114,26 @@ export const tooManyKept = (at: Where, plan: string, output: string, count: numb
     wanted: `at most ${count} of its values, each kept until the plan that it waits for`,
     found: `a launch of ${plan}, which would make one more`,
     next: 'launch that plan first, declare more: until(plan, count), or begin a new run: tree.begin()',
+  })
+
+export const notADecision = (at: Where, found: unknown): TreeError =>
+  new TreeError({
+    _tag: 'WrongValue',
+    at: String(at),
+    subject: 'drive: a decision',
+    wanted: 'the next plan and its inputs: { plan, feeds }',
+    found: describe(found),
+    next: 'leave out what is no decision: filter(decision => …)',
+  })
+
+export const notAnOpenTree = (at: Where, found: unknown): TreeError =>
+  new TreeError({
+    _tag: 'WrongValue',
+    at: String(at),
+    subject: 'drive',
+    wanted: 'an open tree, from planTree',
+    found: describe(found),
+    next: 'drive(tree) with what planTree gave: orThrow(await planTree(…)())',
   })
 
 export const wrongFeeds = (
@@ -154,3 +210,12 @@ export const reentered = (at: Where, plan: string): TreeError =>
     found: 'a launch from inside another one: a feed has a getter that launches',
     next: 'launch after that launch has returned',
   })
+
+export const closedTree = (at: string): DisposedError =>
+  new DisposedError('this tree', `open it again; call ${at} before it is closed`)
+
+export const noLayout = (found: unknown, count: number): TypeError =>
+  new TypeError(
+    `tree.explain: wanted the number of a layout, of which there are ${count}; found ${describe(found)}. ` +
+      'Next: take the id of one of tree.layouts',
+  )

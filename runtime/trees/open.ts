@@ -7,7 +7,7 @@ import { coreOfDevice, Device } from '../device/device.js'
 import type { Lane } from '../device/lane.js'
 import { openFailure } from '../device/open-failure.js'
 import { type DeviceError, together } from '../errors.js'
-import { warnCloseFailed } from '../session/messages.js'
+import { unreadable, warnCloseFailed } from '../session/messages.js'
 import { checkParams, type ParamSource, type ParamSources } from '../session/params.js'
 import { specOf } from '../session/ports.js'
 import {
@@ -22,7 +22,7 @@ import { apartName, apartOf, Executables } from './executables.js'
 import { Launcher } from './launcher.js'
 import type { TreeOptions } from './options.js'
 import { checkTreeOptions } from './options.js'
-import { type PreparedTree, prepareTree, type TreeSpec } from './prepare.js'
+import { type PreparedTree, prepareTree, readTree } from './prepare.js'
 
 /** All that a tree has open. */
 export interface OpenTree {
@@ -37,17 +37,12 @@ export interface OpenTree {
 
 /** Opens the device, takes the arena, fills parameters and states. After an error nothing stays open. */
 export const openTree = async (
-  spec: TreeSpec,
+  given: unknown,
   options: TreeOptions,
 ): Promise<E.Either<DeviceError, OpenTree>> => {
-  const wrong = checkTreeOptions(options)
-  if (wrong.length > 0) return E.left(together(wrong as [DeviceError, ...DeviceError[]]))
-  const prepared = prepareTree(spec, options.variants)
-  if (E.isLeft(prepared)) return E.left(together(prepared.left as [DeviceError, ...DeviceError[]]))
-  const tree = prepared.right
-  const params = taken(options.params ?? {})
-  const missing = tree.plans.flatMap(({ source }) => checkParams(source, params, () => undefined))
-  if (missing.length > 0) return E.left(together(missing as [DeviceError, ...DeviceError[]]))
+  const checked = checkAll(given, options)
+  if (E.isLeft(checked)) return E.left(together(checked.left as [DeviceError, ...DeviceError[]]))
+  const { tree, params } = checked.right
   const opened = await deviceOf(options)
   if (E.isLeft(opened)) return opened
   const { device, own } = opened.right
@@ -60,7 +55,7 @@ export const openTree = async (
     const pool = options.pool === undefined ? {} : { pool: options.pool }
     const arena =
       arenaBytes === 0 ? undefined : lane.malloc(arenaBytes, { ...pool, site: 'plan tree: arena' })
-    if (arena !== undefined) undo.push(() => arena.free())
+    if (arena !== undefined) undo.push(() => arena[Symbol.dispose]())
     const apart = await shareParams(device, sourcesApart(tree, params))
     undo.push(() => apart[Symbol.asyncDispose]())
     // Filled now, so that what a source throws is an error of the opening.
@@ -69,6 +64,27 @@ export const openTree = async (
   } catch (error) {
     for (const step of undo.reverse()) await step()
     return E.left(error instanceof ParamFailure ? error.failure : openFailure(error, device.name))
+  }
+}
+
+/** The tree with its layouts and parameters, or every error of it and of the options. */
+const checkAll = (
+  given: unknown,
+  options: TreeOptions,
+): E.Either<readonly DeviceError[], { readonly tree: PreparedTree; readonly params: ParamSources }> => {
+  try {
+    const wrong = checkTreeOptions(options)
+    const spec = readTree(given)
+    if (E.isLeft(spec)) return E.left([...wrong, spec.left])
+    if (wrong.length > 0) return E.left(wrong)
+    const tree = prepareTree(spec.right, options.variants)
+    if (E.isLeft(tree)) return tree
+    const params = taken(options.params ?? {})
+    const missing = tree.right.plans.flatMap(({ source }) => checkParams(source, params, () => undefined))
+    return missing.length > 0 ? E.left(missing) : E.right({ tree: tree.right, params })
+  } catch (cause) {
+    // A getter or proxy of the caller threw.
+    return E.left([unreadable(cause)])
   }
 }
 
@@ -86,7 +102,7 @@ const taken = (params: ParamSources): ParamSources =>
   Object.fromEntries(
     Object.entries(params).map(([name, value]) => [
       name,
-      typeof value === 'function' ? value : (value.slice() as ParamSource),
+      ArrayBuffer.isView(value) ? (value.slice() as ParamSource) : value,
     ]),
   )
 
@@ -145,7 +161,7 @@ const assembled = (parts: Parts): OpenTree => {
   })
   const letGoOfUses = (): void => {
     for (const use of launcher.slots.takeAllUses()) {
-      arena?.keepUntil(use)
+      if (!core.closed) arena?.keepUntil(use)
       use[Symbol.dispose]()
     }
   }

@@ -22,7 +22,10 @@ export interface TreeOptions {
   readonly variants?: number
   /** Bytes of the arena, where launches that were not laid out ahead need more than those that were. */
   readonly arena?: number
-  /** Bytes beside the arena above which executables that were not launched for long are closed; default: none. */
+  /**
+   * Bytes beside the arena above which executables that were not launched for long are closed; default: none.
+   * What the driver takes for an executable graph is estimated.
+   */
   readonly executables?: number
   /** Fills what a launch writes with garbage before it, so that a value that is read too late becomes visible. */
   readonly poison?: boolean
@@ -56,5 +59,21 @@ export const checkTreeOptions = (options: TreeOptions): readonly DeviceError[] =
     options.pool !== undefined && !Device.is(options.device)
       ? [badOption('device', 'the Device that the pool is of', options.device)]
       : []
-  return [...wrong, ...pool, ...checkHostOptions(options.host)]
+  return [...wrong, ...pool, ...closedChoices(options), ...checkHostOptions(options.host)]
+}
+
+const closedChoices = ({ device, pool }: TreeOptions): readonly DeviceError[] => {
+  const closed = (at: string, wanted: string, next: string): DeviceError => ({
+    ...badOption(at, wanted, undefined),
+    found: 'one that is closed',
+    next,
+  })
+  return [
+    ...(Device.is(device) && device.closed
+      ? [closed('device', 'a Device that is open', 'open a Device again')]
+      : []),
+    ...(MemPool.is(pool) && pool.disposed
+      ? [closed('pool', 'a pool that is open', 'make another: device.pool()')]
+      : []),
+  ]
 }

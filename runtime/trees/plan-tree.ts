@@ -3,6 +3,9 @@ import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { concatMap, map, type OperatorFunction } from 'rxjs'
 import type {
   AnyTree,
+  GivenAfter,
+  GivenAlways,
+  GivenOf,
   NextOf,
   OwnedOf,
   PlanName,
@@ -11,17 +14,19 @@ import type {
   TreeFeeds,
   TreeValues,
 } from '../../dsl/index.js'
-import { arenaBytes, hereLater, ownBytesFrom, rounded } from '../../dsl/internal.js'
+import { arenaBytes, here, hereLater, ownBytesFrom, rounded, type TreeNode } from '../../dsl/internal.js'
+import type { Where } from '../../dsl/ir/graph.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { Block } from '../device/block.js'
 import type { Device } from '../device/device.js'
-import { type DeviceError, DisposedError } from '../errors.js'
+import type { DeviceError } from '../errors.js'
 import { apartOf } from './executables.js'
+import { explainNode } from './explain.js'
 import type { Handle } from './handle.js'
-import { noFeeds } from './launch.js'
+import { type Feeds as Feed, type Launch, noFeeds } from './launch.js'
+import * as messages from './messages.js'
 import { type OpenTree, openTree } from './open.js'
 import type { TreeOptions } from './options.js'
-import type { TreeSpec } from './prepare.js'
 
 /** A value of an output that stays on the device. */
 export type HandleOf<R, N extends PlanName<R>, O extends StayingOf<R, N>> = Omit<Handle, 'read'> & {
@@ -37,23 +42,28 @@ export interface Launched<R, N extends PlanName<R>> {
   readonly owned: { readonly [O in OwnedOf<R, N>]: Promise<Block> }
   /** The outputs that go to the host: arrays of the caller's own, when the launch has completed. */
   readonly values: Promise<TreeValues<R, N>>
-  /** Launches a plan that may come next; throws where another launch has come in between. */
-  next<M extends NextOf<R, N>>(plan: M, ...feeds: FeedsArgument<R, M>): Launched<R, M>
+  /**
+   * Launches a plan that may come next; throws where another launch has come in between. An input that this
+   * launch leaves in the arena needs no value.
+   */
+  next<M extends NextOf<R, N>>(plan: M, ...feeds: FeedsArgument<R, M, GivenAfter<R, M, N>>): Launched<R, M>
 }
 
-type Feeds<R, N extends PlanName<R>> = TreeFeeds<R, N, Handle | HandleLike>
+type Feeds<R, N extends PlanName<R>, G> = TreeFeeds<R, N, Handle | HandleLike, G>
 type HandleLike = Omit<Handle, 'read'>
 /** Feeds may be left out where no input needs one. */
-type FeedsArgument<R, N extends PlanName<R>> =
-  Record<never, never> extends Feeds<R, N> ? [feeds?: Feeds<R, N>] : [feeds: Feeds<R, N>]
+type FeedsArgument<R, N extends PlanName<R>, G> =
+  Record<never, never> extends Feeds<R, N, G> ? [feeds?: Feeds<R, N, G>] : [feeds: Feeds<R, N, G>]
 
-/** A decision of the host: the next plan, and its inputs. */
+/** A decision of the host: the next plan, and its inputs. Types do not know what came before. */
 export type Decision<R> = {
-  [N in PlanName<R>]: { readonly plan: N; readonly feeds?: Feeds<R, N> }
+  [N in PlanName<R>]: { readonly plan: N; readonly feeds?: Feeds<R, N, GivenOf<R, N>> }
 }[PlanName<R>]
 
 /** One node, for people: a plan, and where everything of one of its launches lies. */
 export interface TreeLayout {
+  /** Its number: `tree.explain(id)`. */
+  readonly id: number
   readonly plan: string
   readonly inputs: Readonly<Record<string, number>>
   readonly outputs: Readonly<Record<string, number>>
@@ -88,6 +98,9 @@ export interface TreeStats {
   }
 }
 
+/** For `drive`: a launch at a place of the caller's. Throws where the tree is none. */
+let launchOf: (tree: unknown, decision: unknown, at: Where) => Launch
+
 /**
  * Plans that share one arena of a device. The host launches one after the other, each as soon as it likes: the
  * device runs them in that order. Memory is that of the largest launch, whatever is launched first.
@@ -98,6 +111,16 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
 
   private constructor(open: OpenTree) {
     this.#open = open
+  }
+
+  static {
+    launchOf = (tree, decision, at) => {
+      if (typeof tree !== 'object' || tree === null || !(#open in tree))
+        throw messages.notAnOpenTree(at, tree)
+      if (typeof decision !== 'object' || decision === null) throw messages.notADecision(at, decision)
+      const { plan, feeds } = decision as { readonly plan: string; readonly feeds?: Feed }
+      return tree.#open.launcher.launch(plan, feeds ?? noFeeds, at)
+    }
   }
 
   /** For `planTree`. */
@@ -118,8 +141,9 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
 
   /** Every launch that was laid out so far, in the order in which they were found from the start. */
   get layouts(): readonly TreeLayout[] {
-    const { plans, layouts } = this.#open.tree
-    return layouts.nodes.map(({ plan, contract, layout }) => ({
+    const { plans } = this.#open.tree
+    return this.#nodes().map(({ id, plan, contract, layout }) => ({
+      id,
       plan: plans[plan]!.name,
       inputs: Object.fromEntries(layout.inputs),
       outputs: Object.fromEntries(layout.outputs),
@@ -130,12 +154,24 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   }
 
   /**
-   * Launches a plan: one that may come after the last one, or else one that a run may begin with. Inputs that lie
-   * in the arena are taken from there; the others are given, as arrays, which are copied before this returns or as
-   * soon as there is room. Returns at once. Throws a `TreeError`, and has changed nothing, where the launch is
-   * refused.
+   * In words: what a layout, or each of them, is given and leaves, why it is another one than those of its
+   * plan before it, and why its executable was made.
    */
-  launch<N extends PlanName<R>>(plan: N, ...feeds: FeedsArgument<R, N>): Launched<R, N> {
+  explain(layout?: number): string {
+    const { tree, executables, arenaBytes } = this.#open
+    const nodes = this.#nodes().filter(({ id }) => layout === undefined || id === layout)
+    if (nodes.length === 0) throw messages.noLayout(layout, this.#nodes().length)
+    return nodes.map(node => explainNode(tree, node, arenaBytes, executables.history(node.id))).join('\n\n')
+  }
+
+  /**
+   * Launches a plan: one that may come after the last one, or else one that a run may begin with. Inputs that
+   * lie in the arena are taken from there; the others are given, as arrays, which are copied before this
+   * returns or as soon as there is room. Returns at once. Throws a `TreeError`, and has changed nothing,
+   * where the launch is refused. Types ask for a value of each input that does not lie there wherever the
+   * plan may come; `next` of a launch knows what that launch leaves, and asks for fewer.
+   */
+  launch<N extends PlanName<R>>(plan: N, ...feeds: FeedsArgument<R, N, GivenAlways<R, N>>): Launched<R, N> {
     const given = (feeds[0] ?? noFeeds) as Readonly<Record<string, unknown>>
     return this.#open.launcher.launch(plan, given, hereLater()) as unknown as Launched<R, N>
   }
@@ -149,11 +185,17 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
     this.#open.launcher.begin()
   }
 
-  /** Makes the executables of all layouts that there are now, so that no launch waits for one. */
+  /**
+   * Makes the executables of all layouts that there are now, so that no launch waits for one. Ends early
+   * where the tree is closed meanwhile.
+   */
   async prepare(): Promise<void> {
     this.#alive('tree.prepare')
-    const { executables, tree } = this.#open
-    for (const node of tree.layouts.nodes.keys()) await executables.get(node)
+    const { executables } = this.#open
+    for (const { id: node } of this.#nodes()) {
+      if (this.closed || this.device.closed) return
+      await executables.prepare(node)
+    }
   }
 
   /** Closes every executable that is idle. They are made again, at the same addresses, when they are launched. */
@@ -174,7 +216,7 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
     return {
       arena: arenaBytes,
       alone: Object.fromEntries(alone),
-      layouts: tree.layouts.nodes.length,
+      layouts: this.#nodes().length,
       ...launcher.counts,
       inFlight: launcher.flying,
       values: launcher.slots.count,
@@ -203,9 +245,17 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
     await this.#open.free()
   }
 
+  /**
+   * The layouts that fit the arena: one that was not found ahead may be higher, and its launch is refused.
+   */
+  #nodes(): readonly TreeNode[] {
+    const { tree, arenaBytes } = this.#open
+    return tree.layouts.nodes.filter(({ layout }) => layout.top <= arenaBytes)
+  }
+
   #alive(at: string): void {
-    if (this.#closing !== undefined)
-      throw new DisposedError('this tree', `open it again; call ${at} before it is closed`)
+    if (this.#closing !== undefined) throw messages.closedTree(at)
+    this.#open.launcher.alive(at)
   }
 }
 
@@ -223,7 +273,7 @@ const aloneBytes = (plan: Plan): number =>
 export const planTree =
   <R extends AnyTree>(tree: R, options: TreeOptions = {}): TaskEither<DeviceError, PlanTree<R>> =>
   async () => {
-    const opened = await openTree(tree as unknown as TreeSpec, options)
+    const opened = await openTree(tree, options)
     return E.isLeft(opened) ? opened : E.right(PlanTree.over<R>(opened.right))
   }
 
@@ -239,20 +289,15 @@ export type Decided<R, N extends PlanName<R> = PlanName<R>> = {
 /**
  * Drives a tree by a stream of decisions: `decisions$.pipe(drive(tree))`. Each decision is one launch, in order, and
  * yields its values when it has completed. The next decision may be made from them: a decision is launched at once
- * when it comes. A refused launch is the Observable's error.
+ * when it comes. A refused launch is the Observable's error; its place is that of the call of `drive`.
  */
-export const drive =
-  <R extends AnyTree>(tree: PlanTree<R>): OperatorFunction<Decision<R>, Decided<R>> =>
-  decisions =>
+export const drive = <R extends AnyTree>(tree: PlanTree<R>): OperatorFunction<Decision<R>, Decided<R>> => {
+  const at = here(drive)
+  return decisions =>
     decisions.pipe(
-      map(({ plan, feeds }) => {
-        const launch = tree.launch.bind(tree) as unknown as (
-          plan: string,
-          feeds: object,
-        ) => Launched<R, PlanName<R>>
-        return launch(plan, feeds ?? {})
-      }),
+      map(decision => launchOf(tree, decision, at)),
       concatMap(launched =>
         launched.values.then(values => ({ plan: launched.plan, launched, values }) as unknown as Decided<R>),
       ),
     )
+}

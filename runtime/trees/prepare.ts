@@ -10,20 +10,40 @@ import {
   proofOf,
   residentPlan,
   type TreeFault,
+  treeFormFault,
   unknownPlan,
 } from '../../dsl/internal.js'
 import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import type { DeviceError } from '../errors.js'
 import { checkedPlan, unrunnable } from '../session/check-plan.js'
 import { brokenLaws } from '../session/messages.js'
+import { notATree } from './messages.js'
 
-/** A tree as data: what `tree` makes, whatever its types. */
+/** A tree as data: what `tree` makes, whatever its types. Names are any text, so they are keys of maps. */
 export interface TreeSpec {
-  readonly plans: Readonly<Record<string, Plan>>
+  readonly plans: ReadonlyMap<string, Plan>
   readonly start: readonly string[]
-  readonly then: Readonly<Record<string, readonly string[] | undefined>>
-  readonly keep: Readonly<Record<string, Readonly<Record<string, Keep | undefined>> | undefined>>
+  readonly then: ReadonlyMap<string, readonly string[]>
+  readonly keep: ReadonlyMap<string, ReadonlyMap<string, Keep>>
 }
+
+/** What the argument of `planTree` says, or what of it has another form than a tree. */
+export const readTree = (given: unknown): E.Either<DeviceError, TreeSpec> => {
+  const fault = treeFormFault(given)
+  if (fault !== undefined) return E.left(notATree(fault))
+  const { plans, start, then, keep } = given as Readonly<Record<'plans' | 'then' | 'keep', object>> & {
+    readonly start: readonly string[]
+  }
+  return E.right({
+    plans: entriesOf<Plan>(plans),
+    start: [...start],
+    then: entriesOf<readonly string[]>(then),
+    keep: new Map([...entriesOf<object>(keep)].map(([plan, outputs]) => [plan, entriesOf<Keep>(outputs)])),
+  })
+}
+
+const entriesOf = <A>(object: object): ReadonlyMap<string, A> =>
+  new Map(Object.entries(object).filter(([, value]) => value !== undefined))
 
 /** A plan of the tree, with its ports moved to the arena and everything laid out. */
 export interface PreparedPlan {
@@ -47,12 +67,12 @@ export const prepareTree = (
   spec: TreeSpec,
   variants: number | undefined,
 ): E.Either<readonly DeviceError[], PreparedTree> => {
-  const names = Object.keys(spec.plans)
+  const names = [...spec.plans.keys()]
   const faults = namesFaults(spec, names)
   if (faults.length > 0) return E.left(faults.map(asDeviceError))
   const errors: DeviceError[] = []
   const checked = new Map<string, Plan>()
-  for (const [name, plan] of Object.entries(spec.plans)) {
+  for (const [name, plan] of spec.plans) {
     const result = checkedPlan(plan)
     if (E.isLeft(result)) errors.push(...result.left)
     else {
@@ -70,7 +90,7 @@ export const prepareTree = (
   }
   if (errors.length > 0) return E.left(errors)
   const indices = (list: readonly string[]): readonly number[] => list.map(name => names.indexOf(name))
-  const next = names.map(name => indices(spec.then[name] ?? []))
+  const next = names.map(name => indices(spec.then.get(name) ?? []))
   const members = plans.map(
     ({ name, body }, i): Member => ({
       body: body.body,
@@ -104,12 +124,12 @@ const namesFaults = ({ start, then, keep }: TreeSpec, names: readonly string[]):
     given.filter(name => !names.includes(name)).map(name => unknownPlan(at, name, names))
   return [
     ...wrong('start', start),
-    ...wrong('then', Object.keys(then)),
-    ...Object.entries(then).flatMap(([name, next]) => wrong(`then.${name}`, next ?? [])),
-    ...wrong('keep', Object.keys(keep)),
-    ...Object.entries(keep).flatMap(([name, outputs]) =>
-      Object.entries(outputs ?? {}).flatMap(([output, how]) =>
-        how?.lives === 'until' ? wrong(`keep.${name}.${output}`, [how.plan]) : [],
+    ...wrong('then', [...then.keys()]),
+    ...[...then].flatMap(([name, next]) => wrong(`then.${name}`, next)),
+    ...wrong('keep', [...keep.keys()]),
+    ...[...keep].flatMap(([name, outputs]) =>
+      [...outputs].flatMap(([output, how]) =>
+        how.lives === 'until' ? wrong(`keep.${name}.${output}`, [how.plan]) : [],
       ),
     ),
   ]
@@ -149,13 +169,12 @@ class Ports {
   }
 
   private keepOf(plan: string, output: string): Keep | undefined {
-    const kept = this.spec.keep[plan]
-    return kept !== undefined && Object.hasOwn(kept, output) ? kept[output] : undefined
+    return this.spec.keep.get(plan)?.get(output)
   }
 
   staying(plan: string): ReadonlySet<string> {
-    const next = this.spec.then[plan] ?? []
-    const kept = Object.keys(this.spec.keep[plan] ?? {})
+    const next = this.spec.then.get(plan) ?? []
+    const kept = this.spec.keep.get(plan)?.keys() ?? []
     const read = this.names(plan, 'output').filter(name => next.some(to => this.carries(plan, to, name)))
     return new Set([...kept, ...read])
   }
@@ -171,7 +190,7 @@ class Ports {
         makers.some(
           maker =>
             this.carries(maker, plan, name) &&
-            ((this.spec.then[maker] ?? []).includes(plan) || lasts(maker, name)),
+            ((this.spec.then.get(maker) ?? []).includes(plan) || lasts(maker, name)),
         ),
       ),
     )

@@ -1,11 +1,13 @@
 import type { HostArray } from '../../dsl/index.js'
 import type { NativeSequence } from '../addon.js'
-import type { Block, Span } from '../device/block.js'
+import { type Block, lendBlock, revokeLoan, type Span, sharedHandle } from '../device/block.js'
 import type { Core } from '../device/core.js'
 import type { Device } from '../device/device.js'
-import type { Lane } from '../device/lane.js'
+import { type Lane, makeLane } from '../device/lane.js'
+import { laneAccess } from '../device/lane-access.js'
 import { arrayOver } from '../values.js'
 import { type Handle, partsOf } from './handle.js'
+import * as messages from './messages.js'
 import type { Slots } from './slots.js'
 
 export interface TreeMemory {
@@ -30,11 +32,38 @@ export class Readers {
     private readonly slots: Slots,
   ) {}
 
-  /** Gives a lane work on a value, after the launch that makes it, and marks the use. */
+  /** Throws where the lane does not run what it is given, or the body is none. */
+  check(lane: unknown, body: unknown): void {
+    laneAccess.idFor(lane, this.memory.core, 'handle.use')
+    if (typeof body !== 'function') throw messages.notABody(body)
+  }
+
+  /** Gives a lane of the caller's work on a value. The span is of no use once the body has returned. */
   use<A>(handle: Handle, lane: Lane, body: (span: Span) => A): Promise<A> {
+    const { core, arena } = this.memory
+    const { slot, origin, spec } = partsOf(handle)
+    return this.give(handle, lane, ({ address }) => {
+      const value = `${origin.plan}.${slot.output}`
+      const block = lendBlock(core, {
+        ...{ handle: sharedHandle(arena!), address, size: spec.bytes, bytes: spec.bytes, briefly: true },
+        lane: makeLane(core, -1, 0n, value, 'session'),
+        lender: ["a value of a plan tree, whose memory is the tree's", 'leave it as it is'],
+      })
+      try {
+        return body(block.at(0, spec.bytes))
+      } finally {
+        revokeLoan(block, at => messages.endedUse(at, slot.output, origin))
+      }
+    })
+  }
+
+  /** Gives a lane work on a value, after the launch that makes it, and marks the use. */
+  private give<A>(handle: Handle, lane: Lane, body: (span: Span) => A): Promise<A> {
     const { slot, submitted, spec } = partsOf(handle)
     const given = (async (): Promise<A> => {
       await this.memory.sequence.whenIssued(await submitted.get())
+      // It may be another lane than when it was checked: disposed of, or being captured.
+      laneAccess.idFor(lane, this.memory.core, 'handle.use')
       orderAfterLaunches(this.memory, lane)
       try {
         return body(this.memory.arena!.at(slot.from, spec.bytes))
@@ -51,7 +80,7 @@ export class Readers {
     const { spec } = partsOf(handle)
     const { device, lane } = this.memory
     using block = device.pinned(Math.max(1, spec.bytes), lane, { site: 'plan tree: read value' })
-    using event = await this.use(handle, lane, span => {
+    using event = await this.give(handle, lane, span => {
       lane.copy(block, span, spec.bytes)
       return lane.record()
     })
@@ -63,7 +92,7 @@ export class Readers {
   takeOut(handle: Handle): Promise<Block> {
     const { spec, origin, slot } = partsOf(handle)
     const { device, lane } = this.memory
-    return this.use(handle, lane, span => {
+    return this.give(handle, lane, span => {
       const block = device.malloc(spec.bytes, lane, { site: `${origin.plan}.${slot.output}` })
       lane.copy(block, span)
       return block

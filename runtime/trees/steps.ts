@@ -1,5 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
-import type { Layout } from '../../dsl/internal.js'
+import type { Instead, Layout } from '../../dsl/internal.js'
 import type { Where } from '../../dsl/ir/graph.js'
 import { portsOf, specOf } from '../session/ports.js'
 import type { ValueSpec } from '../values.js'
@@ -19,7 +19,7 @@ export interface ResidentInput {
   readonly spec: ValueSpec
   /** Where the layout has it. */
   readonly to: number
-  /** Whether its value outlives the launch: then no other one may take its place. */
+  /** Whether the value there outlives the launch: then no other one may take its place. */
   readonly isKept: boolean
 }
 
@@ -59,6 +59,8 @@ interface PlanPorts {
 /** The steps of a tree, by state of the arena and plan. */
 export class Steps {
   private readonly steps = new Map<number, Step>()
+  /** Steps whose inputs get other values than the newest: by these as well. */
+  private readonly others = new Map<string, Step>()
   private readonly indices: ReadonlyMap<string, number>
   private readonly ports: readonly PlanPorts[]
   private readonly nodes: { readonly outputs: readonly StayingOutput[]; readonly slots: NodeSlots }[] = []
@@ -79,9 +81,13 @@ export class Steps {
     return plans[layouts.states[state]!.last]?.name
   }
 
-  /** The step of a plan, or throws: the plan may not be launched now. */
-  find(at: Where, state: number, name: string): Step {
+  /**
+   * The step of a plan, or throws: the plan may not be launched now. `instead`: values that its inputs do not
+   * get.
+   */
+  find(at: Where, state: number, name: string, instead?: Instead): Step {
     const index = this.indices.get(name) ?? -1
+    if (instead !== undefined) return this.findInstead(at, state, name, index, instead)
     const key = state * this.tree.plans.length + index
     let step = index === -1 ? undefined : this.steps.get(key)
     if (step === undefined) {
@@ -91,10 +97,20 @@ export class Steps {
     return step
   }
 
-  private made(at: Where, state: number, name: string, index: number): Step {
+  private findInstead(at: Where, state: number, name: string, index: number, instead: Instead): Step {
+    const key = JSON.stringify([state, index, [...instead].map(([input, offset]) => [input, offset ?? -1])])
+    let step = this.others.get(key)
+    if (step === undefined) {
+      step = this.made(at, state, name, index, instead)
+      this.others.set(key, step)
+    }
+    return step
+  }
+
+  private made(at: Where, state: number, name: string, index: number, instead?: Instead): Step {
     const { layouts, start, plans, next } = this.tree
     const begins = layouts.transition(state, index) === undefined && start.includes(index)
-    const found = layouts.transition(begins ? 0 : state, index)
+    const found = layouts.transition(begins ? 0 : state, index, instead)
     if (found === undefined) {
       const last = layouts.states[state]!.last
       const allowed = [...new Set([...(last === -1 ? [] : next[last]!), ...start])]
@@ -132,7 +148,7 @@ export class Steps {
 
   /** Those that were found ahead are proved. */
   private prove(node: number): void {
-    if (this.tree.layouts.isWhole || this.proved.has(node)) return
+    if (node < this.tree.layouts.ahead || this.proved.has(node)) return
     const [broken] = brokenBy(this.tree, node)
     if (broken !== undefined) throw new Error(broken.found)
     this.proved.add(node)

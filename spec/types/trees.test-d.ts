@@ -10,6 +10,7 @@ import {
   mul,
   orThrow,
   owned,
+  type Plan,
   ring,
   tensor,
   tree,
@@ -99,3 +100,77 @@ third.handles.words
 of<Decision<typeof decoder>>({ plan: 'step', feeds: { token: array } }).pipe(drive(t))
 // @ts-expect-error no such plan
 of<Decision<typeof decoder>>({ plan: 'other' }).pipe(drive(t))
+
+// ---- what the launch before has left ----------------------------------------------------------------------
+const one = tensor('f32', [4])
+const planOf = <const I extends string, const O extends string>(input: I, output: O) =>
+  orThrow(
+    compile(
+      graph(
+        'plan',
+        { [input]: one } as Record<I, typeof one>,
+        inputs =>
+          ({
+            [output]: inputs[input]!.pipe(upload(), mul(2), download()),
+          }) as never,
+      ),
+    ),
+  ) as unknown as Plan<Record<I, typeof one>, Record<O, typeof one>>
+const three = { a: planOf('i', 'x'), b: planOf('j', 'z'), c: planOf('x', 'w') }
+const skips = tree({ plans: three, start: ['a'], then: { a: ['b', 'c'], b: ['c'] } })
+declare const skipping: PlanTree<typeof skips>
+const a = skipping.launch('a', { i: array })
+a.next('c')
+const b = a.next('b', { j: array })
+// @ts-expect-error only a leaves x: after b it is gone
+b.next('c')
+b.next('c', { x: array })
+b.next('c', { x: a.handles.x })
+// @ts-expect-error a launch that does not say what came before may come after b
+skipping.launch('c')
+skipping.launch('c', { x: array })
+declare const either: typeof a | typeof b
+// @ts-expect-error after either of them it may be gone
+either.next('c')
+
+const lasting = tree({
+  plans: three,
+  start: ['a'],
+  then: { a: ['b', 'c'], b: ['c'] },
+  keep: { a: { x: until('c') } },
+})
+declare const keeping: PlanTree<typeof lasting>
+// It lives until c.
+keeping.launch('a', { i: array }).next('b', { j: array }).next('c')
+keeping.launch('c')
+
+const ringed = tree({
+  plans: three,
+  start: ['a'],
+  then: { a: ['b'], b: ['c'] },
+  keep: { a: { x: ring(2) } },
+})
+declare const ringing: PlanTree<typeof ringed>
+ringing.launch('a', { i: array }).next('b', { j: array }).next('c')
+
+const taken = tree({
+  plans: three,
+  start: ['a'],
+  then: { a: ['b', 'c'], b: ['c'] },
+  keep: { a: { x: owned } },
+})
+declare const taking: PlanTree<typeof taken>
+taking.launch('a', { i: array }).next('c')
+// @ts-expect-error what is copied out does not stay in the arena
+taking.launch('a', { i: array }).next('b', { j: array }).next('c')
+
+// A plan that a run may begin with finds nothing there when it does.
+const again = tree({ plans: { loop: planOf('s', 's') }, start: ['loop'], then: { loop: ['loop'] } })
+declare const looping: PlanTree<typeof again>
+// @ts-expect-error a run begins without a state
+looping.launch('loop')
+looping.launch('loop', { s: array }).next('loop').next('loop')
+
+// An input that no plan before it leaves is the host's: no handle is taken.
+// @ts-expect-error nothing leaves j
+a.next('b', { j: a.handles.x })

@@ -4,8 +4,10 @@ import { describe, expect, it } from 'vitest'
 import {
   add,
   compile,
+  conv,
   download,
   graph,
+  kernel,
   mul,
   on,
   device as onDevice,
@@ -15,6 +17,7 @@ import {
   ring,
   scan,
   slice,
+  sum,
   tensor,
   tree,
   uniform,
@@ -500,6 +503,196 @@ describe.each(present)('behaviours of trees on %s', device => {
     const [one, other] = [await drawn(), await drawn()]
     expect(new Set(one).size).toBe(4)
     expect(other).toEqual(one)
+  })
+
+  it('71 random numbers that are needed again are kept: each backward pass gets those of its forward pass', async () => {
+    const drawing = planned(
+      graph('drawing', { x: row }, ({ x }) => {
+        const noise = x.pipe(upload(copy), uniform({ seed: 7 }))
+        return { noise: noise.pipe(download(copy)), seen: noise.pipe(mul(1), download(copy)) }
+      }),
+    )
+    const again = affine('again', 'noise', 'used', 1, 0)
+    const spec = tree({
+      plans: { drawing, again },
+      start: ['drawing'],
+      then: { drawing: ['drawing', 'again'], again: ['drawing', 'again'] },
+      keep: { drawing: { noise: until('again', 2) } },
+    })
+    await using t = await treeOn(device, spec)
+    for (let round = 0; round < 3; round++) {
+      const [one, two] = [t.launch('drawing', { x: all(1) }), t.launch('drawing', { x: all(1) })]
+      const used = [t.launch('again'), t.launch('again')].map(async ({ values }) => (await values).used)
+      const seen = await Promise.all([two, one].map(async ({ values }) => (await values).seen))
+      expect(await Promise.all(used)).toEqual(seen)
+      expect(seen[0]).not.toEqual(seen[1])
+    }
+  })
+
+  it('51, 52 an empty tensor is refused, by compile and as a value', async () => {
+    for (const shape of [[0], [4, 0]]) {
+      const empty = graph('empty', { x: tensor('f32', shape) }, ({ x }) => ({
+        y: x.pipe(upload(copy), mul(2), download(copy)),
+      }))
+      expect(compile(empty, { storage: 'planned' })).toMatchObject({ left: [{ _tag: 'BadDimension' }] })
+    }
+    await using t = await treeOn(device, chain)
+    expect(tagOf(() => t.launch('double', { x: new Float32Array(0) }))).toBe('WrongValue')
+  })
+
+  it('29 a value that a later plan has read is there, or is refused: no other one is shown', async () => {
+    const spec = tree({
+      plans: { double, plusOne },
+      start: ['double'],
+      then: { double: ['plusOne'], plusOne: ['double'] },
+    })
+    await using t = await treeOn(device, spec)
+    let refused = 0
+    for (let i = 1; i <= 5; i++) {
+      const { handles } = t.launch('double', { x: all(i) })
+      for (let k = 0; k < 3; k++) {
+        if (k > 0) t.launch(k === 1 ? 'plusOne' : 'double', (k === 1 ? undefined : { x: all(-1) }) as never)
+        if (handles.y.stale) {
+          expect(() => handles.y.read()).toThrow(StaleHandleError)
+          refused++
+        } else expect(only(await handles.y.read())).toBe(2 * i)
+      }
+    }
+    expect(refused).toBeGreaterThan(0)
+  })
+
+  it('58, 59, 60 a kernel writes its input in place: in a copy, of a value in the arena and of the host', async () => {
+    const bump = kernel({
+      name: 'bump',
+      cuda: 'extern "C" __global__ void bump(float* x) { x[threadIdx.x] += 1.0f; }',
+      reads: { x: row },
+      writes: { y: row },
+      donates: { y: 'x' },
+      launch: { grid: 1, block: width },
+      reference: (_, { y }) => {
+        for (let i = 0; i < y.length; i++) y[i]! += 1
+      },
+    })
+    const bumped = planned(
+      graph('bumped', { y: row }, ({ y }) => ({
+        z: bump({ x: y.pipe(upload(copy)) }).y.pipe(download(copy)),
+      })),
+    )
+    const spec = tree({ plans: { double, bumped }, start: ['double'], then: { double: ['bumped'] } })
+    await using t = await treeOn(device, spec)
+    const own = all(5)
+    for (let round = 0; round < 3; round++) {
+      const managed = t.launch('double', { x: all(3) })
+      expect(only((await managed.next('bumped').values).z)).toBe(7)
+      if (!managed.handles.y.stale) expect(only(await managed.handles.y.read())).toBe(6)
+      const external = t.launch('double', { x: all(3) }).next('bumped', { y: own })
+      expect(only((await external.values).z)).toBe(6)
+      expect(only(own)).toBe(5)
+    }
+    expect(t.stats().executables).toMatchObject({ made: 2, remade: 0 })
+  })
+
+  it('65, 67, 68 steps of the host divide plans, one more than there are steps, for each shape that is declared', async () => {
+    const parts = (size: number) => [
+      affine('one', 'a', 'b', 2, 0, size),
+      affine('two', 'c', 'd', 3, 0, size),
+      affine('three', 'e', 'f', 1, 1, size),
+    ]
+    const [small, big] = [parts(width), parts(large)]
+    const plans = { s1: small[0]!, s2: small[1]!, s3: small[2]!, b1: big[0]!, b2: big[1]!, b3: big[2]! }
+    const spec = tree({
+      plans,
+      start: ['s1', 'b1'],
+      then: { s1: ['s2'], s2: ['s3'], b1: ['b2'], b2: ['b3'] },
+    } as never) as never
+    await using t = (await treeOn(device, spec)) as unknown as AsyncDisposable & {
+      launch(plan: string, feeds: object): { values: Promise<Record<string, Float32Array>> }
+      stats(): { layouts: number; executables: { made: number } }
+    }
+    const run = async (shape: 's' | 'b', value: number, size: number): Promise<number> => {
+      const { b } = await t.launch(`${shape}1`, { a: all(value, size) }).values
+      // Values of any length that only the host sees make nothing.
+      const kept = [...b!].filter((_, i) => i % (1 + value) === 0).map(Math.sign)
+      const { d } = await t.launch(`${shape}2`, { c: b!.map(v => v + kept[0]!) }).values
+      return only((await t.launch(`${shape}3`, { e: d!.map(Math.sqrt) }).values)['f']!)
+    }
+    for (let value = 1; value <= 4; value++)
+      for (const [shape, size] of [
+        ['s', width],
+        ['b', large],
+      ] as const)
+        expect(await run(shape, value, size)).toBe(Math.fround(Math.sqrt(3 * (2 * value + 1))) + 1)
+    expect(t.stats()).toMatchObject({ layouts: 6, executables: { made: 6 } })
+  })
+
+  it('66 copies and work that need no step of the host between them are one plan, and one graph', async () => {
+    const mixed = planned(
+      graph('mixed', { x: row, y: row }, ({ x, y }) => {
+        const a = x.pipe(upload(copy), mul(2)).pipe(download(copy))
+        const b = y.pipe(upload(copy), add(1))
+        return { a, b: b.pipe(download(copy)), c: b.pipe(mul(3), download(copy)) }
+      }),
+      { mode: 'graph' },
+    )
+    await using t = await treeOn(device, tree({ plans: { mixed }, start: ['mixed'] }))
+    const { a, b, c } = await t.launch('mixed', { x: all(1), y: all(2) }).values
+    expect([a, b, c].map(only)).toEqual([2, 3, 9])
+    expect(t.stats().executables).toMatchObject({ made: 1, graphLaunches: 1 })
+  })
+
+  it('69 a size that depends on data is read by the host, which launches the plan of that shape', async () => {
+    const sums = (size: number) =>
+      planned(
+        graph(`sum of ${size}`, { kept: tensor('f32', [size]) }, ({ kept }) => ({
+          total: kept.pipe(upload(copy), sum(), download(copy)),
+        })),
+      )
+    const spec = tree({
+      plans: { double, few: sums(16), many: sums(width) },
+      start: ['double'],
+      then: { double: ['few', 'many'] },
+    })
+    await using t = await treeOn(device, spec)
+    for (const count of [5, 16, 17, 40]) {
+      const { y } = await t.launch('double', {
+        x: Float32Array.from({ length: width }, (_, i) => (i < count ? i : -1)),
+      }).values
+      const found = y.filter(value => value >= 0)
+      expect(found.length).toBe(count)
+      const kept = new Float32Array(count <= 16 ? 16 : width)
+      kept.set(found)
+      const { values } = t.launch(count <= 16 ? 'few' : 'many', { kept })
+      expect((await values).total[0]).toBe(count * (count - 1))
+    }
+    expect(t.stats().executables.made).toBe(3)
+  })
+
+  it('76 a workspace has its place in the arena: launches allocate nothing', async () => {
+    const image = tensor('f32', [1, 128, 96, 96])
+    const convolved = planned(
+      graph('convolved', { x: image }, ({ x }) => {
+        const filters = param('filters', tensor('f32', [64, 128, 3, 3]))
+        return { y: x.pipe(upload(copy), conv(filters, { padding: 1 }), sum(), download(copy)) }
+      }),
+    )
+    const nodes = convolved.nodes.flatMap(({ kernel }) => (kernel === undefined ? [] : [kernel]))
+    expect(nodes.some(kernel => 'workspace' in kernel && (kernel.workspace as number) > 0)).toBe(true)
+    await using own = orThrow(await Device.open(device)())
+    const spec = tree({ plans: { convolved }, start: ['convolved'] })
+    const t = await treeOn('', spec, {
+      device: own,
+      params: { filters: all(1, 64 * 128 * 9) },
+      poison: false,
+    })
+    await t.prepare()
+    const made = () => [own.stats(), own.stats('pinned')].map(stats => stats['allocation.all.allocated'])
+    const before = made()
+    for (const value of [0, 1, 0]) {
+      const { y } = await t.launch('convolved', { x: all(value, 128 * 96 * 96) }).values
+      expect(y[0]).toBeCloseTo(value * 64 * 128 * (3 * 96 - 2) ** 2, -6)
+    }
+    expect(made()).toEqual(before)
+    await t.close()
   })
 
   it('63 a plan for several devices is refused, by name', async () => {

@@ -1,19 +1,17 @@
 // The 91 behaviours of PyTorch's graph trees, and what plan trees make of each. `kept` and `changed` have a test of
-// their number in behaviours.test.ts; `elsewhere` names the test that has it; `none` says why there is nothing to
-// test.
+// their number in behaviours.test.ts; `none` says why there is nothing to test.
 export interface Behaviour {
   readonly name: string
-  readonly ours: 'kept' | 'changed' | 'elsewhere' | 'none'
-  /** What changed, or where the test is, or why there is none. */
+  readonly ours: 'kept' | 'changed' | 'none'
+  /** What changed, or why there is no test. */
   readonly why?: string
 }
 
 const kept = (name: string): Behaviour => ({ name, ours: 'kept' })
 const changed = (name: string, why: string): Behaviour => ({ name, ours: 'changed', why })
-const elsewhere = (name: string, why: string): Behaviour => ({ name, ours: 'elsewhere', why })
 const none = (name: string, why: string): Behaviour => ({ name, ours: 'none', why })
 
-const noHostStep = 'a graph has no step on the host: plans are divided there by the host that launches them'
+const noHostStep = 'a graph has no step on the host: what comes before it and after it are plans of their own'
 const noShapeKeys = 'a shape is a plan of its own, which was declared'
 
 export const behaviours: Readonly<Record<number, Behaviour>> = {
@@ -48,7 +46,10 @@ export const behaviours: Readonly<Record<number, Behaviour>> = {
   26: changed('live longer', 'the value ends, and its handle says so'),
   27: kept('the first that fits'),
   28: kept('forward and backward as a chain'),
-  29: none('a consumed input is still referred to', 'a plan cannot keep a reference to an input'),
+  29: changed(
+    'a consumed input is still referred to',
+    'a plan cannot keep one; a handle of the caller has its value, or is refused once its bytes are written',
+  ),
   30: kept('a consumed input is returned too'),
   31: changed('a backward that is still to come', 'declared: until(plan, count)'),
   32: changed('one backward clears it', 'it releases one value, the newest'),
@@ -73,38 +74,44 @@ export const behaviours: Readonly<Record<number, Behaviour>> = {
   48: kept('an output that is an input'),
   49: kept('a static input that is returned'),
   50: kept('constant outputs'),
-  51: none('empty tensors', 'a dimension is a whole number from 1'),
-  52: none('an empty tensor of the host', 'as 51'),
+  51: changed('empty tensors', 'refused by compile: a dimension is a whole number from 1'),
+  52: changed('an empty tensor of the host', 'as 51, and as a feed'),
   53: kept('an expanded input'),
   54: kept('an unaligned static input'),
   55: kept('unaligned inputs'),
   56: kept('an input of the caller is not written'),
   57: kept('a buffer is written'),
-  58: elsewhere(
-    'a managed input is written',
-    'spec/laws/trees/body.test.ts: the copy stays, the laws prove it',
+  58: kept('a managed input is written'),
+  59: changed(
+    'managed, then external, is written',
+    'a kernel that writes an input gets a copy: nothing is skipped',
   ),
-  59: none('managed, then external, is written', 'no plan writes an input: a kernel that would gets a copy'),
-  60: none('the warning about it', 'as 59'),
+  60: changed('the warning about it', 'as 59: nothing is skipped, so there is no warning'),
   61: kept('the first run counts once'),
   62: kept('a constant is written'),
   63: changed('several devices', 'refused with a reason: a tree has one arena'),
   64: kept('a manager for each device'),
-  65: none('a step on the host', noHostStep),
-  66: none('steps are reordered', noHostStep),
-  67: none('partitions and shapes', noHostStep),
-  68: none('an unsafe operation', noHostStep),
-  69: none('sizes that depend on data', 'the language has none'),
+  65: changed('a step on the host', noHostStep),
+  66: changed(
+    'steps are reordered',
+    `${noHostStep}; work that needs no such step is one plan, and one graph`,
+  ),
+  67: changed('partitions and shapes', `${noHostStep}, each for each shape`),
+  68: changed('an unsafe operation', `${noHostStep}: n such steps, n + 1 plans`),
+  69: changed(
+    'sizes that depend on data',
+    'the host reads them, and launches a plan of that shape that was declared',
+  ),
   70: kept('random numbers'),
-  71: none(
+  71: changed(
     'the state of random numbers',
-    'a plan cannot set the counter of another: what is needed again is an output',
+    'a plan cannot set the counter of another: the numbers are an output that is kept until they are needed again',
   ),
   72: changed('a single stream', 'plans have lanes, and the arena belongs to none of them'),
   73: kept('allocations on another stream'),
   74: kept("a caller's own stream"),
   75: kept('threads and pools'),
-  76: elsewhere('a workspace', 'spec/laws/trees/body.test.ts: a workspace is a buffer with a place'),
+  76: kept('a workspace'),
   77: kept('the set of live values is exact'),
   78: changed('snapshots of the pool', 'layouts are values that do not change'),
   79: changed('a segment more', 'as 78'),

@@ -15,7 +15,7 @@ import {
   tree,
   upload,
 } from '../../../dsl/index.js'
-import { type Block, Device, StaleHandleError, TreeError } from '../../../runtime/index.js'
+import { type Block, Device, planTree, StaleHandleError, TreeError } from '../../../runtime/index.js'
 import { roomy } from '../../fixtures/machines/roomy.js'
 import { present } from '../devices.js'
 import { affine, all, copy, math, only, planned, row, treeOn } from './kit.js'
@@ -224,6 +224,60 @@ describe.each(present)('a plan tree on %s', device => {
     await t.close()
     expect(held()).toEqual(before)
     expect(() => t.launch('prompt', { x: all(3) })).toThrow('closed')
+  })
+
+  it('ends with its device: launches and handles are refused, and closing it is quiet', async () => {
+    const heard: string[] = []
+    const hear = (warning: Error): unknown => heard.push(warning.message)
+    process.on('warning', hear)
+    for (const owns of [true, false]) {
+      const own = orThrow(await Device.open(device)())
+      const t = await treeOn(device, decoder, {
+        ...(owns ? {} : { device: own }),
+        params: { w: all(2) },
+        poison: false,
+      })
+      const first = t.launch('prompt', { x: all(3) })
+      const second = first.next('step', { token: all(1) })
+      await second.handles.state.use(t.device.defaultLane, () => undefined)
+      await t.device.close()
+      // What was given to the device before has run.
+      expect(only((await second.values).seen)).toBe(7)
+      const refused = /this tree is closed: its device .* is closed; open one again/
+      expect(() => t.launch('prompt', { x: all(3) })).toThrow(refused)
+      expect(() => second.next('step', { token: all(1) })).toThrow(refused)
+      expect(() => t.begin()).toThrow(refused)
+      await expect(t.prepare()).rejects.toThrow(refused)
+      await expect(t.evict()).rejects.toThrow(refused)
+      expect(second.handles.state.stale).toBe(true)
+      expect(() => second.handles.state.read()).toThrow(/its device .* is closed/)
+      await t.close()
+      const again = await planTree(decoder, { device: t.device, params: { w: all(2) } })()
+      expect(again).toMatchObject({ _tag: 'Left', left: { at: 'device', found: 'one that is closed' } })
+      await own.close()
+    }
+    await new Promise(resolve => setTimeout(resolve, 20))
+    process.off('warning', hear)
+    expect(heard).toEqual([])
+  })
+
+  it('fails what waits when its device closes', async () => {
+    const own = orThrow(await Device.open(device)())
+    const t = await treeOn('', decoder, { device: own, params: { w: all(2) }, inFlight: 1 })
+    await t.prepare()
+    let last = t.launch('prompt', { x: all(3) }).next('step', { token: all(1) })
+    const values: Promise<unknown>[] = [last.values]
+    for (let i = 0; i < 7; i++) {
+      last = last.next('step', { token: all(1) })
+      values.push(last.values)
+    }
+    const read = last.handles.state.read()
+    await own.close()
+    const ends = await Promise.allSettled([...values, read])
+    for (const end of ends)
+      if (end.status === 'rejected') expect(end.reason.message).toMatch(/its device .* is closed/)
+    expect(ends.at(-1)!.status).toBe('rejected')
+    await t.close()
   })
 
   it('computes what its plans compute one by one', async () => {
