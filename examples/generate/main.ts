@@ -1,6 +1,6 @@
-// Writes text with a GPT over bytes and a key-value cache, and checks it twice: a forward pass over the whole text, without
-// a cache, must give the same scores; and `interpret` must, for the prompt and the first bytes. Exit status 1 if one does
-// not.
+// Writes text with a GPT over bytes and a key-value cache, and checks it twice: a forward pass over the whole
+// text, without a cache, must give the same scores; and `interpret` must, for the prompt and the first bytes.
+// Exit status 1 if one does not.
 import { compile, explain, orThrow } from 'braid-gpu'
 import { Device, open, params, pulled, type SharedParams } from 'braid-gpu/runtime'
 import { lastValueFrom, map, type Observable, tap, toArray } from 'rxjs'
@@ -9,7 +9,10 @@ import { compareWithMeaning, isInterpreted, type Written } from './meant.js'
 import { decoder, forward } from './network.js'
 import { readOptions, usage } from './options.js'
 
-/** The first ticks that are compared with `interpret`: those of the default prompt, and a few of the decoder's own. */
+/**
+ * The first ticks that are compared with `interpret`: those of the default prompt, and a few of the decoder's
+ * own.
+ */
 const interpreted = 10
 
 const row = (name: string, text: string): void => console.log(`  ${name.padEnd(12)}${text}`)

@@ -1,4 +1,5 @@
-// Whether the first ticks of a run are what the graph means: `interpret`, and what rounding allows on a device.
+// Whether the first ticks of a run are what the graph means: `interpret`, and what rounding allows on a
+// device.
 import { distance, type Graph, type InputsOf, meaning, type OutputsOf } from 'braid-gpu'
 import type { ParamSource } from 'braid-gpu/runtime'
 import { lastValueFrom, toArray } from 'rxjs'
@@ -15,14 +16,19 @@ export interface Written {
 
 export interface Compared {
   readonly ticks: number
-  /** The largest difference of a score, relative to the largest score of its tick, and what is allowed there. */
+  /**
+   * The largest difference of a score, relative to the largest score of its tick, and what is allowed there.
+   */
   readonly apart: number
   readonly allowed: number
   /** Whether all scores are as near as rounding allows, and all bytes the same. */
   readonly holds: boolean
 }
 
-/** The most weights that a few ticks are interpreted of: for each tick every one is used three times, in JavaScript. */
+/**
+ * The most weights that a few ticks are interpreted of: for each tick every one is used three times, in
+ * JavaScript.
+ */
 const mostWeights = 2 ** 20
 
 /** Whether `interpret` is quick enough for a model. */
@@ -32,8 +38,8 @@ export const isInterpreted = (model: Model): boolean => {
 }
 
 /**
- * Compares the first ticks with their meaning. Each tick is told the byte that the run has read, so a byte that rounding
- * chooses otherwise counts once.
+ * Compares the first ticks with their meaning. Each tick is told the byte that the run has read, so a byte
+ * that rounding chooses otherwise counts once.
  */
 export const compareWithMeaning = async (
   net: Graph<InputsOf<Decoder>, OutputsOf<Decoder>>,

@@ -99,7 +99,9 @@ export class SharedParams implements AsyncDisposable {
   readonly #lane: Lane
   /** What was written last, or what they were made of. */
   readonly #sources: Record<string, ParamSource>
-  /** By name, from when the first session that needs a parameter opens: its type, and its way to the device. */
+  /**
+   * By name, from when the first session that needs a parameter opens: its type, and its way to the device.
+   */
   readonly #types = new Map<string, ValueSpec>()
   readonly #putting = new Map<string, Promise<Resident>>()
   readonly #resident = new Map<string, Resident>()
@@ -155,10 +157,10 @@ export class SharedParams implements AsyncDisposable {
   }
 
   /**
-   * The block of a parameter, which any lane of the device may read at once. Sessions read it too, so lanes do
-   * not write it; `write` comes after the uses that lanes have marked, and lanes that read the value await it. The block
-   * stays lent until the parameters are disposed of: `free` throws, and its memory goes to nobody before the uses that
-   * lanes marked. Rejects with a TypeError where no session has opened with it.
+   * The block of a parameter, which any lane of the device may read at once. Sessions read it too, so lanes
+   * do not write it; `write` comes after the uses that lanes have marked, and lanes that read the value await
+   * it. The block stays lent until the parameters are disposed of: `free` throws, and its memory goes to
+   * nobody before the uses that lanes marked. Rejects with a TypeError where no session has opened with it.
    */
   async block(name: string): Promise<Block> {
     this.#alive()
@@ -185,12 +187,13 @@ export class SharedParams implements AsyncDisposable {
   }
 
   /**
-   * Sets a parameter, or several, for all sessions that read them: after all ticks that any of these sessions has
-   * submitted, before all others, and in the same order for each. No tick sees a part of a write. The sessions hold
-   * back their next ticks until the write has ended; sessions that read none of the names go on. Sessions that open
-   * later begin with the values. A value is an array, copied at once; or a function that fills the bytes, and then
-   * the write comes after it. Rejects with a `RunError`, or with a `DisposedError` once the parameters are disposed
-   * of; where the device fails in a write, the sessions are over.
+   * Sets a parameter, or several, for all sessions that read them: after all ticks that any of these sessions
+   * has submitted, before all others, and in the same order for each. No tick sees a part of a write. The
+   * sessions hold back their next ticks until the write has ended; sessions that read none of the names go
+   * on. Sessions that open later begin with the values. A value is an array, copied at once; or a function
+   * that fills the bytes, and then the write comes after it. Rejects with a `RunError`, or with a
+   * `DisposedError` once the parameters are disposed of; where the device fails in a write, the sessions are
+   * over.
    */
   write(name: string, value: ParamSource): Promise<void>
   write(values: ParamSources): Promise<void>
@@ -433,7 +436,9 @@ export class SharedParams implements AsyncDisposable {
     return next
   }
 
-  /** The values may be written in part: no session reads them any more, and later ones read the sources again. */
+  /**
+   * The values may be written in part: no session reads them any more, and later ones read the sources again.
+   */
   #broken(failure: unknown, { values, at, held }: Turn): RunError {
     const names = values.map(({ name }) => name)
     const over = 'all sessions that read it'
@@ -482,11 +487,12 @@ const openedDevice = async (
 }
 
 /**
- * Parameters by name that several sessions of one device share: `open(plan, { params: weights })`. An array is
- * as the plan's parameter; a function fills the bytes when the first session that needs it opens, since the
- * type is the plan's. A file has each parameter under its name: `safetensors(path)` is open until the parameters are
- * disposed of, and one that is open already stays open as long as sessions are opened with them. `device`: an open
- * Device, or a name. Throws a TypeError for sources of other kinds, and what opening the file or the device throws.
+ * Parameters by name that several sessions of one device share: `open(plan, { params: weights })`. An array
+ * is as the plan's parameter; a function fills the bytes when the first session that needs it opens, since
+ * the type is the plan's. A file has each parameter under its name: `safetensors(path)` is opened here, and
+ * closed when the parameters are disposed of; a file that is open must stay so until the last session has
+ * opened with them. `device`: an open Device, or a name. Throws a TypeError for sources of other kinds, and
+ * what opening the file or the device throws.
  */
 export const params = async (
   device: Device | (string & {}),

@@ -1,5 +1,6 @@
-// What sessions and the parameters that they share know of each other. A write to shared parameters happens between
-// two ticks of every session that reads them: all of these sessions hold back their next ticks until it has ended.
+// What sessions and the parameters that they share know of each other. A write to shared parameters happens
+// between two ticks of every session that reads them: all of these sessions hold back their next ticks until
+// it has ended.
 import * as E from 'fp-ts/lib/Either.js'
 import type { RunError } from '../errors.js'
 import type { ValueSpec } from '../values.js'
@@ -48,8 +49,8 @@ export interface Sharing {
   /** Whether a parameter of the plan is one of them. */
   readonly has: (name: string) => boolean
   /**
-   * The session that runs the plan takes part in all writes from now on. Returns those that the plan's own copies of
-   * parameters may lack: they have begun, or happened, since the opening began.
+   * The session that runs the plan takes part in all writes from now on. Returns those that the plan's own
+   * copies of parameters may lack: they have begun, or happened, since the opening began.
    */
   join(reader: Reader, names: readonly string[]): readonly SharedWrite[]
   leave(reader: Reader): void
@@ -60,8 +61,8 @@ export interface Sharing {
 }
 
 /**
- * Holds back the next tick of a session from when its ticks have ended until `until` is settled. Resolves to the number
- * of that tick, or to the failure of a session that runs no more.
+ * Holds back the next tick of a session from when its ticks have ended until `until` is settled. Resolves to
+ * the number of that tick, or to the failure of a session that runs no more.
  */
 export const hold = (reader: Reader, until: Promise<unknown>): Promise<E.Either<unknown, number>> =>
   new Promise(resolve => {

@@ -1,4 +1,5 @@
-// What `explain` says about kernels: of every value that one kernel makes and another one reads, why it is stored.
+// What `explain` says about kernels: of every value that one kernel makes and another one reads, why it is
+// stored.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { choicesOf } from '../../../dsl/explain/facts/choices.js'
@@ -37,7 +38,9 @@ import { graphOf, siblings } from '../../fixtures/graphs/siblings.js'
 import { strided, stridedSample } from '../../fixtures/graphs/strided.js'
 import { often, runs } from '../../fixtures/runs.js'
 
-/** The pairs of kernels of one lane of which the second reads memory that the first wrote last in the tick. */
+/**
+ * The pairs of kernels of one lane of which the second reads memory that the first wrote last in the tick.
+ */
 const edgesOf = (plan: Plan): readonly (readonly [from: number, to: number])[] => {
   const { nodes, buffers, commands } = plan
   const rangeOf = (id: number) => {

@@ -4,8 +4,8 @@ import type { Apart, Fusion, Stored } from '../../analysis/provenance.js'
 import type { Regions } from './regions.js'
 import { Values } from './values.js'
 
-// For `explain`: why each value that one kernel makes and another one reads is stored. The reasons are those that the
-// pass had where it decided: `Values.apart`, `Epilogues.apart` and `Regions.refused`.
+// For `explain`: why each value that one kernel makes and another one reads is stored. The reasons are those
+// that the pass had where it decided: `Values.apart`, `Epilogues.apart` and `Regions.refused`.
 
 /** Entries of the lists for `explain`, at most. */
 export const mostListed = 4096
@@ -66,7 +66,10 @@ const byView = ({ nodes }: Checked, { viewFrom }: Values, { views }: Edge): Apar
   return views.some(view => viewFrom[view]! < 0) ? 'changed memory' : undefined
 }
 
-/** The values that are stored between the kernels of a graph. `products`: by node, why a product takes no more in. */
+/**
+ * The values that are stored between the kernels of a graph. `products`: by node, why a product takes no more
+ * in.
+ */
 export const storedBetween = (
   ir: Checked,
   regions: Regions,
