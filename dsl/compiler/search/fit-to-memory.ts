@@ -122,8 +122,19 @@ class Search {
     return E.right(shortest([plain.right, ...found.map(({ right }) => right)])!)
   }
 
-  /** The least memory: nothing spread, nothing ahead, and waits for freed bytes where they help. */
+  /**
+   * The least memory that is found: of a small graph no more than the shortest tick holds, since the program may make
+   * a value long before it is read.
+   */
   small(): Passed<Evaluated> {
+    const frugal = this.frugal()
+    if (E.isLeft(frugal) || this.large) return frugal
+    const fast = this.fast()
+    return isSmaller(fast, frugal.right) ? fast : frugal
+  }
+
+  /** Nothing spread, nothing ahead, and waits for freed bytes where they help. */
+  private frugal(): Passed<Evaluated> {
     this.smallest ??= pipe(
       this.on(1),
       E.chain(evaluator => this.smallestOn(evaluator)),
@@ -175,8 +186,8 @@ class Search {
       if (isWithin(found, memory)) fitting.push(found.right)
     }
     if (fitting.length === 0 || !this.large) {
-      const small = this.small()
-      if (isWithin(small, memory)) fitting.push(small.right)
+      const frugal = this.frugal()
+      if (isWithin(frugal, memory)) fitting.push(frugal.right)
     }
     return shortest(fitting)
   }

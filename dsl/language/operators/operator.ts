@@ -11,7 +11,8 @@
 // 3. Add one line to `dsl/index.ts`: users import the function from there.
 // 4. Test it in `spec/laws/language/operators.test.ts` or `compositions.test.ts`, and in
 //    `spec/types/language.test-d.ts` what must not compile. Add it to the random graphs of
-//    `spec/fixtures/graphs/random.ts`: they compare every device with its meaning.
+//    `spec/fixtures/graphs/random*.ts`: they compare every device with its meaning, and
+//    `spec/conformance/generated-operators.test.ts` fails for an operator that none of them has.
 // 5. Add it to `docs/reference/operators.md` and to `CHANGELOG.md`.
 
 import type { Either } from 'fp-ts/lib/Either.js'

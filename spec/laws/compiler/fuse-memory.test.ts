@@ -3,7 +3,18 @@
 import fc from 'fast-check'
 import { isRight } from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
-import { compile, type Graph, orThrow, type Plan, simulate } from '../../../dsl/index.js'
+import {
+  compile,
+  download,
+  type Graph,
+  graph,
+  orThrow,
+  type Plan,
+  simulate,
+  tensor,
+  uniform,
+  upload,
+} from '../../../dsl/index.js'
 import { verify } from '../../../dsl/verify/verify.js'
 import { largeGraph } from '../../fixtures/graphs/large.js'
 import { type Sample, sample } from '../../fixtures/graphs/random.js'
@@ -35,6 +46,17 @@ describe('fuse, under a limit of memory', () => {
       }),
       { numRuns: runs(12) },
     )
+  })
+
+  // The counter of the numbers is made before they are in the program, and stored at the end of the tick.
+  test.each(['eager', 'graph'] as const)('small holds no more than fast: random numbers, %s', mode => {
+    const numbers = graph('numbers', { x: tensor('f32', [1, 1]) }, ({ x }) => ({
+      y: x.pipe(upload(), uniform({ seed: 0 }), download()),
+    }))
+    const [small, fast] = (['small', 'fast'] as const).map(memory =>
+      orThrow(compile(numbers, { memory, mode, inFlight: 1 })),
+    )
+    expect(bytesOf(small as Plan)).toBeLessThanOrEqual(bytesOf(fast as Plan))
   })
 
   test('names bytes that do where none fits, no more than without it', () => {
