@@ -7,14 +7,15 @@ import { type LaneCapture, laneAccess, type NativeBlock } from '../device/lane-a
 import { type CallbackFunction, type CallbackOptions, callbackWork } from '../device/work.js'
 import {
   conditionals,
-  conditionHandle,
+  conditionFor,
   conditionOf,
   conditionWork,
+  copiesNoCondition,
   type GraphCondition,
 } from './conditions.js'
 import type { GraphDefinition } from './definition.js'
 import { ExecutableGraph, type InstantiateOptions } from './executable.js'
-import { definitionOf, graphFor, Hierarchy } from './hierarchy.js'
+import { definitionOf, type GraphPlace, graphFor, Hierarchy } from './hierarchy.js'
 import { type ConditionalNode, conditionalOf } from './node.js'
 import { awaitsHost } from './node-params.js'
 import type { Memory } from './operands.js'
@@ -46,6 +47,11 @@ class Capture implements LaneCapture {
 
   get native(): NativeCapture {
     return this.#native
+  }
+
+  /** The graph that is captured into. */
+  get place(): GraphPlace {
+    return { hierarchy: this.hierarchy, id: this.graph }
   }
 
   tried<T>(at: string, call: () => T): T {
@@ -255,7 +261,9 @@ export class GraphBuilder implements Disposable {
   embed(child: GraphBuilder | GraphDefinition): void {
     const at = 'builder.embed'
     const capture = this.#building(at)
-    const { hierarchy, id } = graphFor(GraphBuilder.is(child) ? child.definition : child, at, this.#core)
+    const place = graphFor(GraphBuilder.is(child) ? child.definition : child, at, this.#core)
+    copiesNoCondition(place, at)
+    const { hierarchy, id } = place
     const lane = laneAccess.idFor(this.#lane, this.#core, at, true)
     capture.tried(at, () => capture.native.embed(lane, hierarchy.native, id))
     capture.hierarchy.ordered ||= hierarchy.ordered
@@ -264,15 +272,16 @@ export class GraphBuilder implements Disposable {
   /** A condition of the graph that is captured, see `GraphCondition`. */
   condition(initial?: number): GraphCondition {
     const at = 'builder.condition'
-    const { hierarchy, graph } = this.#building(at)
-    return conditionOf(this.#into, hierarchy, graph, initial, at)
+    return conditionOf(this.#into, this.#building(at).place, initial, at)
   }
   /** Sets the condition to the 32-bit word at the start of `from`. */
   setCondition(condition: GraphCondition, from: Memory): void {
     const at = 'builder.setCondition'
     const capture = this.#building(at)
     const lane = laneAccess.idFor(this.#lane, this.#core, at, true)
-    capture.work(lane, conditionWork(condition, from, this.#core, at), at)
+    const { node, of } = conditionWork(condition, from, capture.place, at)
+    capture.work(lane, node, at)
+    capture.hierarchy.setsCondition(capture.graph, of)
   }
   /** Runs its body where the condition is not 0. Fill `node.bodies[0]` directly or by another builder. */
   ifThen(condition: GraphCondition): ConditionalNode {
@@ -362,7 +371,7 @@ export class GraphBuilder implements Disposable {
   ): ConditionalNode {
     const capture = this.#building(at)
     const lane = laneAccess.idFor(this.#lane, this.#core, at, true)
-    const handle = conditionHandle(condition, at)
+    const handle = conditionFor(condition, capture.place, at)
     const id = capture.tried(at, () => capture.native.conditional(lane, handle, conditionals[kind], count))
     return conditionalOf(this.#into, capture.hierarchy, id)
   }

@@ -8,12 +8,13 @@ import type { CallbackFunction } from '../device/work.js'
 import { DisposedError } from '../errors.js'
 import {
   conditionals,
-  conditionHandle,
+  conditionFor,
   conditionOf,
   conditionWork,
+  copiesNoCondition,
   type GraphCondition,
 } from './conditions.js'
-import { access, graphFor, Hierarchy, nodeFor } from './hierarchy.js'
+import { access, type GraphPlace, graphFor, Hierarchy, nodeFor } from './hierarchy.js'
 import { type ConditionalNode, conditionalOf, type GraphNode, makeNode } from './node.js'
 import {
   awaitsHost,
@@ -157,14 +158,18 @@ export class GraphDefinition implements Disposable {
   condition(initial?: number): GraphCondition {
     const at = 'definition.condition'
     this.#alive(at)
-    return conditionOf(this, this.#hierarchy, this.#id, initial, at)
+    return conditionOf(this, this.#place, initial, at)
   }
 
   /** Sets the condition to the 32-bit word at the start of `from`. */
   setCondition(condition: GraphCondition, from: Memory, options: After = {}): GraphNode<'kernel'> {
     const at = 'definition.setCondition'
     this.#alive(at)
-    return this.#add(at, options, { node: conditionWork(condition, from, this.#core, at), given: {} })
+    const { node, of } = conditionWork(condition, from, this.#place, at)
+    const after = this.#after(options, at)
+    const id = this.#hierarchy.tried(at, () => this.#hierarchy.native.add(this.#id, after, node))
+    this.#hierarchy.setsCondition(this.#id, of, id)
+    return makeNode(this, this.#hierarchy, id, {}) as GraphNode<'kernel'>
   }
 
   /** Runs its body where the condition is not 0. */
@@ -192,6 +197,7 @@ export class GraphDefinition implements Disposable {
   clone(): GraphDefinition {
     const at = 'definition.clone'
     this.#alive(at)
+    copiesNoCondition(this.#place, at)
     const { native, ordered } = this.#hierarchy
     const hierarchy = new Hierarchy(
       this.#core,
@@ -206,6 +212,7 @@ export class GraphDefinition implements Disposable {
     const at = 'definition.embed'
     this.#alive(at)
     const child = graphFor(graph, at, this.#core)
+    copiesNoCondition(child, at)
     const { native } = this.#hierarchy
     const after = this.#after(options, at)
     const id = this.#hierarchy.tried(at, () =>
@@ -251,6 +258,10 @@ export class GraphDefinition implements Disposable {
     native.close()
   }
 
+  get #place(): GraphPlace {
+    return { hierarchy: this.#hierarchy, id: this.#id }
+  }
+
   get #core(): Core {
     return this.#hierarchy.core
   }
@@ -284,7 +295,7 @@ export class GraphDefinition implements Disposable {
     this.#alive(at)
     const after = this.#after(options, at)
     const { native } = this.#hierarchy
-    const handle = conditionHandle(condition, at)
+    const handle = conditionFor(condition, this.#place, at)
     const id = this.#hierarchy.tried(at, () =>
       native.conditional(this.#id, after, handle, conditionals[kind], count),
     )

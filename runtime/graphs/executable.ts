@@ -4,6 +4,7 @@ import type { Core } from '../device/core.js'
 import type { Lane } from '../device/lane.js'
 import { laneAccess } from '../device/lane-access.js'
 import { DisposedError } from '../errors.js'
+import { copiesNoCondition, setsOwnConditions } from './conditions.js'
 import type { GraphDefinition } from './definition.js'
 import { graphFor, nodeFor } from './hierarchy.js'
 import { childFor, type GraphNode } from './node.js'
@@ -37,7 +38,9 @@ export class ExecutableGraph implements Disposable {
   /** Throws an `AllocatorError` that names the reason where the graph cannot run: a cycle, for instance. */
   static instantiate(definition: GraphDefinition, options: InstantiateOptions = {}): ExecutableGraph {
     const at = 'ExecutableGraph.instantiate'
-    const { hierarchy, id } = graphFor(definition, at)
+    const place = graphFor(definition, at)
+    setsOwnConditions(place, at)
+    const { hierarchy, id } = place
     const priorities = options?.nodePriorities === true
     const made = hierarchy.tried(at, () => hierarchy.native.instantiate(id, priorities))
     if (typeof made === 'string')
@@ -92,7 +95,9 @@ export class ExecutableGraph implements Disposable {
   update(definition: GraphDefinition): void {
     const at = 'graph.update'
     this.#live(at)
-    const { hierarchy, id } = graphFor(definition, at, this.#core)
+    const place = graphFor(definition, at, this.#core)
+    setsOwnConditions(place, at)
+    const { hierarchy, id } = place
     const why = this.#core.tried(at, 'a graph', () => this.#native.update(hierarchy.native, id))
     if (why !== '')
       throw badUse(
@@ -115,6 +120,7 @@ export class ExecutableGraph implements Disposable {
     const { hierarchy, id } = nodeFor(node, at, this.#core)
     if (node.kind === 'child') {
       const child = graphFor(childFor(params, at), at, this.#core)
+      copiesNoCondition(child, at)
       this.#core.tried(at, 'a graph', () =>
         this.#native.updateChild(hierarchy.native, id, child.hierarchy.native, child.id),
       )

@@ -51,6 +51,12 @@ export const nodeFor = (node: unknown, at: string, core?: Core): NodePlace => {
 /** The view of a graph of the addon's: the same object at each call. */
 export const definitionOf: typeof access.definitionOf = (hierarchy, id) => access.definitionOf(hierarchy, id)
 
+/** A node that sets a condition: the graph of the node, and the graph that the condition was made for. */
+interface ConditionSet {
+  readonly graph: number
+  readonly of: number
+}
+
 /** A root graph with all graphs inside it. */
 export class Hierarchy {
   readonly nodes = new Map<number, Views['node']>()
@@ -58,6 +64,11 @@ export class Hierarchy {
   closed = false
   /** The graphs that lanes are being captured into: the driver alone changes them. */
   readonly capturing = new Set<number>()
+  /** Of each graph inside a node whose number is known here: the graph around it. */
+  readonly #around = new Map<number, number>()
+  /** Nodes that set conditions, by their number; of captured ones the number is not known. */
+  readonly #setters = new Map<number, ConditionSet>()
+  readonly #capturedSetters: ConditionSet[] = []
   /** Whether a callback somewhere inside makes the device wait for JavaScript. */
   ordered = false
 
@@ -72,13 +83,49 @@ export class Hierarchy {
     return this.core.tried(at, 'a graph', call)
   }
 
+  /** The graphs inside a child or conditional node. */
+  bodiesOf(graph: number, node: number, at: string): readonly number[] {
+    const bodies = this.tried(at, () => this.native.bodies(graph, node))
+    for (const body of bodies) this.#around.set(body, graph)
+    return bodies
+  }
+
+  /** Whether the first graph is the second, or inside it. */
+  within(graph: number, other: number): boolean {
+    for (let at: number | undefined = graph; at !== undefined; at = this.#around.get(at))
+      if (at === other) return true
+    return false
+  }
+
+  /** A node of `graph` sets a condition of the graph `of`. `node`: its number, where it was not captured. */
+  setsCondition(graph: number, of: number, node?: number): void {
+    if (node === undefined) this.#capturedSetters.push({ graph, of })
+    else this.#setters.set(node, { graph, of })
+  }
+
+  /** The node sets no condition any more. */
+  setsNone(node: number): void {
+    this.#setters.delete(node)
+  }
+
+  /** Whether a node of the graph, or inside it, sets a condition: any, or one of a graph outside. */
+  hasSetter(id: number, which: 'any' | 'outside'): boolean {
+    return [...this.#setters.values(), ...this.#capturedSetters].some(
+      ({ graph, of }) => this.within(graph, id) && (which === 'any' || !this.within(of, id)),
+    )
+  }
+
   /** Forgets what has gone, so that the program's views of it keep nothing alive. */
   forget(gone: NativeGone): void {
     for (const id of gone.nodes) {
       const node = this.nodes.get(id)
       if (node !== undefined) access.dropGiven(node)
       this.nodes.delete(id)
+      this.#setters.delete(id)
     }
-    for (const id of gone.graphs) this.graphs.delete(id)
+    for (const id of gone.graphs) {
+      this.graphs.delete(id)
+      this.#around.delete(id)
+    }
   }
 }

@@ -1,5 +1,6 @@
 import { badArgument, badUse } from '../device/allocator-error.js'
 import { DisposedError } from '../errors.js'
+import { copiesNoCondition } from './conditions.js'
 import { access, definitionOf, graphFor, type Hierarchy, nodeFor, type Views } from './hierarchy.js'
 import { Neighbours } from './neighbours.js'
 import {
@@ -114,9 +115,8 @@ export class GraphNode<K extends NodeKind = NodeKind> {
   get bodies(): readonly Graph[] {
     this.#alive('node.bodies')
     const hierarchy = this.#hierarchy
-    const graph = access.idOf(this.#graph)
     return hierarchy
-      .tried('node.bodies', () => hierarchy.native.bodies(graph, this.#id))
+      .bodiesOf(access.idOf(this.#graph), this.#id, 'node.bodies')
       .map(body => definitionOf(hierarchy, body))
   }
 
@@ -141,6 +141,7 @@ export class GraphNode<K extends NodeKind = NodeKind> {
     )
     hierarchy.tried(at, () => hierarchy.native.update(graph, id, node))
     hierarchy.ordered ||= awaitsHost(node)
+    hierarchy.setsNone(id)
     this.#given = given
   }
 
@@ -154,6 +155,7 @@ export class GraphNode<K extends NodeKind = NodeKind> {
   #replaceChild(given: Graph, at: string): void {
     const { hierarchy, graph, id } = nodeFor(this, at)
     const child = graphFor(given, at, hierarchy.core)
+    copiesNoCondition(child, at)
     if (child.hierarchy === hierarchy)
       throw badUse(
         at,

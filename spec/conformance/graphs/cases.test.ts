@@ -233,6 +233,51 @@ describe.each(present)('cases of graphs on %s', name => {
     expect(() => ExecutableGraph.instantiate(other)).toThrow(/condition|a driver call/i)
   })
 
+  it('a condition is set in its own graph and in graphs inside it, and in no other one', async () => {
+    await using device = await openOn(name)
+    const lane = device.lane()
+    using word = lane.malloc(4)
+    using seen = lane.malloc(KiB)
+    using definition = GraphDefinition.create(device)
+    using other = GraphDefinition.create(device)
+    const foreign = other.condition(0)
+    other.ifThen(foreign)
+    const loop = definition.condition(1)
+    const body = definition.whileLoop(loop).bodies[0]!
+    const inner = body.condition(0)
+    const branch = body.ifThen(inner)
+    const gone = GraphDefinition.create(device)
+    const dead = gone.condition()
+    gone[Symbol.dispose]()
+    using builder = GraphBuilder.create(device.lane()).begin()
+    for (const graph of [definition, body, builder]) {
+      expect(() => graph.setCondition(foreign, word)).toThrow(/wanted\s+a condition of this graph/)
+      expect(() => graph.setCondition({ ...foreign }, word)).toThrow(/a GraphCondition/)
+      expect(() => graph.setCondition({ handle: 999_999n } as never, word)).toThrow(/a GraphCondition/)
+      expect(() => graph.setCondition(dead, word)).toThrow(/its graph was disposed of/)
+      expect(() => graph.ifThen(foreign)).toThrow(/wanted\s+a condition of the graph that/)
+      expect(() => graph.ifThen(dead)).toThrow(/its graph was disposed of/)
+    }
+    expect(() => definition.setCondition(inner, word)).toThrow(/wanted\s+a condition of this graph/)
+    expect(builder.end().definition.nodes).toHaveLength(0)
+    expect([definition.nodes.length, body.nodes.length]).toEqual([1, 1])
+    // The body ends the loop from inside a branch.
+    const set = branch.bodies[0]!
+    set.setCondition(loop, word)
+    using flag = lane.malloc(4)
+    const before = body.setCondition(inner, flag)
+    branch.pred.add(before)
+    branch.pred.add(body.fill(seen, 6, { bits: 32 }))
+    for (const copy of [() => set.clone(), () => other.embed(set), () => ExecutableGraph.instantiate(set)])
+      expect(copy).toThrow(/sets (one|a condition)/)
+    using graph = ExecutableGraph.instantiate(definition)
+    lane.fill32(word, 0)
+    lane.fill32(flag, 1)
+    lane.fill32(seen, 0)
+    graph.launch(lane)
+    expect(await contentOf(device, lane, seen)).toEqual([6])
+  })
+
   it('elements of three bytes are refused by nodes, updates and captures, which stay as they were', async () => {
     await using device = await openOn(name)
     const lane = device.lane()
