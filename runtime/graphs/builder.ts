@@ -15,7 +15,7 @@ import {
 } from './conditions.js'
 import type { GraphDefinition } from './definition.js'
 import { ExecutableGraph, type InstantiateOptions } from './executable.js'
-import { definitionOf, type GraphPlace, graphFor, Hierarchy } from './hierarchy.js'
+import { definitionOf, type GraphPlace, graphFor, Hierarchy, wholeGraphFor } from './hierarchy.js'
 import { type ConditionalNode, conditionalOf } from './node.js'
 import { awaitsHost } from './node-params.js'
 import type { Memory } from './operands.js'
@@ -61,6 +61,13 @@ class Capture implements LaneCapture {
   enter(lane: Lane): void {
     this.lanes.add(lane)
     laneAccess.setCapture(lane, this)
+  }
+
+  /** Ends the capture without a graph, and those into graphs inside. */
+  abandon(): void {
+    this.hierarchy.abandonInside(this.graph)
+    this.leave()
+    if (!this.#core.closed) this.#native.abandon()
   }
 
   leave(): void {
@@ -198,7 +205,7 @@ export class GraphBuilder implements Disposable {
     const native = hierarchy.tried(at, () => hierarchy.native.capture(id, lane, modes[mode]))
     this.#capture = new Capture(this.#core, native, hierarchy, id)
     this.#capture.enter(this.#lane)
-    hierarchy.capturing.add(id)
+    hierarchy.capturing.set(id, this.#capture)
     this.#state = 'building'
     return this
   }
@@ -261,7 +268,7 @@ export class GraphBuilder implements Disposable {
   embed(child: GraphBuilder | GraphDefinition): void {
     const at = 'builder.embed'
     const capture = this.#building(at)
-    const place = graphFor(GraphBuilder.is(child) ? child.definition : child, at, this.#core)
+    const place = wholeGraphFor(GraphBuilder.is(child) ? child.definition : child, at, this.#core)
     copiesNoCondition(place, at)
     const { hierarchy, id } = place
     const lane = laneAccess.idFor(this.#lane, this.#core, at, true)
@@ -301,7 +308,10 @@ export class GraphBuilder implements Disposable {
     return this.#conditional('builder.switchOn', condition, 'switch', bodies)
   }
 
-  /** Ends the capture. Its lanes are ordinary ones again, also where this throws: then there is no graph. */
+  /**
+   * Ends the capture. Its lanes are ordinary ones again, also where this throws: then there is no graph. While
+   * another builder captures into a graph inside, the call is refused and the capture goes on.
+   */
   end(): this {
     const at = 'builder.end'
     if (this.#root !== this)
@@ -313,6 +323,7 @@ export class GraphBuilder implements Disposable {
         'join it, and end that one',
       )
     const capture = this.#building(at)
+    capture.hierarchy.noCaptureInside(capture.graph, at)
     this.#state = 'closed'
     capture.leave()
     try {
@@ -347,12 +358,14 @@ export class GraphBuilder implements Disposable {
     return ExecutableGraph.instantiate(this.definition, options)
   }
 
-  /** Ends a capture that has not ended, and drops what it captured. A definition that was taken stays valid. */
+  /**
+   * Ends a capture that has not ended, and those into graphs inside, and drops what was captured. A definition
+   * that was taken stays valid.
+   */
   [Symbol.dispose](): void {
     const capture = this.#capture
     if (this.#root === this && this.#state === 'building' && capture !== undefined) {
-      capture.leave()
-      if (!this.#core.closed) capture.native.abandon()
+      if (capture.active) capture.abandon()
       this.#drop()
     }
     this.#state = 'closed'
@@ -382,6 +395,8 @@ export class GraphBuilder implements Disposable {
   }
 
   #words(): string {
+    if (this.#state === 'building' && this.#capture?.active !== true)
+      return 'one whose capture has ended with that of another builder'
     return {
       new: 'one that has not begun',
       building: 'one that is capturing',

@@ -14,7 +14,7 @@ import {
   copiesNoCondition,
   type GraphCondition,
 } from './conditions.js'
-import { access, type GraphPlace, graphFor, Hierarchy, nodeFor } from './hierarchy.js'
+import { access, type GraphPlace, Hierarchy, nodeFor, wholeGraphFor } from './hierarchy.js'
 import { type ConditionalNode, conditionalOf, type GraphNode, makeNode } from './node.js'
 import {
   awaitsHost,
@@ -197,6 +197,7 @@ export class GraphDefinition implements Disposable {
   clone(): GraphDefinition {
     const at = 'definition.clone'
     this.#alive(at)
+    this.#hierarchy.noCaptureInside(this.#id, at)
     copiesNoCondition(this.#place, at)
     const { native, ordered } = this.#hierarchy
     const hierarchy = new Hierarchy(
@@ -211,7 +212,7 @@ export class GraphDefinition implements Disposable {
   embed(graph: GraphDefinition, options: After = {}): GraphNode<'child'> {
     const at = 'definition.embed'
     this.#alive(at)
-    const child = graphFor(graph, at, this.#core)
+    const child = wholeGraphFor(graph, at, this.#core)
     copiesNoCondition(child, at)
     const { native } = this.#hierarchy
     const after = this.#after(options, at)
@@ -243,15 +244,21 @@ export class GraphDefinition implements Disposable {
   /** Graphviz's text, for people. */
   dot(): string {
     this.#alive('definition.dot')
+    this.#hierarchy.noCaptureInside(this.#id, 'definition.dot')
     return this.#hierarchy.tried('definition.dot', () => this.#hierarchy.native.dot(this.#id))
   }
 
   /**
    * Gives up the graph, all graphs inside it and what their nodes keep. Executables are copies and stay. A
-   * graph inside another goes with it: disposing of it does nothing.
+   * graph inside another goes with it: disposing of it does nothing. Throws while a lane is being captured
+   * into one of them.
    */
   [Symbol.dispose](): void {
     if (this.#id !== 0 || this.#hierarchy.closed) return
+    if (this.valid) {
+      this.#alive('definition[Symbol.dispose]')
+      this.#hierarchy.noCaptureInside(this.#id, 'definition[Symbol.dispose]')
+    }
     const { native, nodes, graphs } = this.#hierarchy
     this.#hierarchy.closed = true
     this.#hierarchy.forget({ nodes: [...nodes.keys()], graphs: [...graphs.keys()] })

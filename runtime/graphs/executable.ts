@@ -6,7 +6,7 @@ import { laneAccess } from '../device/lane-access.js'
 import { DisposedError } from '../errors.js'
 import { copiesNoCondition, setsOwnConditions } from './conditions.js'
 import type { GraphDefinition } from './definition.js'
-import { graphFor, nodeFor } from './hierarchy.js'
+import { nodeFor, wholeGraphFor } from './hierarchy.js'
 import { childFor, type GraphNode } from './node.js'
 import { awaitsHost, objectOf, type ParamsOf, paramsOf } from './node-params.js'
 
@@ -38,7 +38,7 @@ export class ExecutableGraph implements Disposable {
   /** Throws an `AllocatorError` that names the reason where the graph cannot run: a cycle, for instance. */
   static instantiate(definition: GraphDefinition, options: InstantiateOptions = {}): ExecutableGraph {
     const at = 'ExecutableGraph.instantiate'
-    const place = graphFor(definition, at)
+    const place = wholeGraphFor(definition, at)
     setsOwnConditions(place, at)
     const { hierarchy, id } = place
     const priorities = options?.nodePriorities === true
@@ -95,7 +95,7 @@ export class ExecutableGraph implements Disposable {
   update(definition: GraphDefinition): void {
     const at = 'graph.update'
     this.#live(at)
-    const place = graphFor(definition, at, this.#core)
+    const place = wholeGraphFor(definition, at, this.#core)
     setsOwnConditions(place, at)
     const { hierarchy, id } = place
     const why = this.#core.tried(at, 'a graph', () => this.#native.update(hierarchy.native, id))
@@ -119,7 +119,7 @@ export class ExecutableGraph implements Disposable {
     this.#live(at)
     const { hierarchy, id } = nodeFor(node, at, this.#core)
     if (node.kind === 'child') {
-      const child = graphFor(childFor(params, at), at, this.#core)
+      const child = wholeGraphFor(childFor(params, at), at, this.#core)
       copiesNoCondition(child, at)
       this.#core.tried(at, 'a graph', () =>
         this.#native.updateChild(hierarchy.native, id, child.hierarchy.native, child.id),

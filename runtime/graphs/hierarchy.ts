@@ -1,7 +1,7 @@
 // What the addon knows graphs and nodes by. definition.ts and node.ts make each other's views, so neither can
 // import the other for all that it needs: they fill `access` in.
 import type { NativeGone, NativeGraph } from '../addon.js'
-import { wrongDevice } from '../device/allocator-error.js'
+import { badUse, wrongDevice } from '../device/allocator-error.js'
 import type { Core } from '../device/core.js'
 
 /** The classes of views, by what they are of. definition.ts adds `graph`, node.ts adds `node`. */
@@ -48,8 +48,26 @@ export const nodeFor = (node: unknown, at: string, core?: Core): NodePlace => {
   if (core?.same(place.hierarchy.core) === false) throw wrongDevice(at, 'a node', core.name)
   return place
 }
+/**
+ * As `graphFor`, for calls that read the graphs inside too: no lane is being captured into any of them. While
+ * a body is being captured it is half made, and the driver alone may touch it.
+ */
+export const wholeGraphFor = (graph: unknown, at: string, core?: Core): GraphPlace => {
+  const place = graphFor(graph, at, core)
+  place.hierarchy.noCaptureInside(place.id, at)
+  return place
+}
 /** The view of a graph of the addon's: the same object at each call. */
 export const definitionOf: typeof access.definitionOf = (hierarchy, id) => access.definitionOf(hierarchy, id)
+
+const halfMade = (at: string): Error =>
+  badUse(
+    at,
+    'a graph',
+    'one that no lane is being captured into',
+    'one with a graph inside whose capture has not ended',
+    'call end() of the builder that captures into it first',
+  )
 
 /** A node that sets a condition: the graph of the node, and the graph that the condition was made for. */
 interface ConditionSet {
@@ -62,10 +80,10 @@ export class Hierarchy {
   readonly nodes = new Map<number, Views['node']>()
   readonly graphs = new Map<number, Views['graph']>()
   closed = false
-  /** The graphs that lanes are being captured into: the driver alone changes them. */
-  readonly capturing = new Set<number>()
-  /** Of each graph inside a node whose number is known here: the graph around it. */
-  readonly #around = new Map<number, number>()
+  /** The captures that have not ended, by their graphs, which the driver alone changes meanwhile. */
+  readonly capturing = new Map<number, { abandon(): void }>()
+  /** Where each graph lies that is inside a node: known for those whose number has been asked for. */
+  readonly #around = new Map<number, { readonly graph: number; readonly node: number }>()
   /** Nodes that set conditions, by their number; of captured ones the number is not known. */
   readonly #setters = new Map<number, ConditionSet>()
   readonly #capturedSetters: ConditionSet[] = []
@@ -86,15 +104,34 @@ export class Hierarchy {
   /** The graphs inside a child or conditional node. */
   bodiesOf(graph: number, node: number, at: string): readonly number[] {
     const bodies = this.tried(at, () => this.native.bodies(graph, node))
-    for (const body of bodies) this.#around.set(body, graph)
+    for (const body of bodies) this.#around.set(body, { graph, node })
     return bodies
   }
 
   /** Whether the first graph is the second, or inside it. */
   within(graph: number, other: number): boolean {
-    for (let at: number | undefined = graph; at !== undefined; at = this.#around.get(at))
+    for (let at: number | undefined = graph; at !== undefined; at = this.#around.get(at)?.graph)
       if (at === other) return true
     return false
+  }
+
+  /** Throws where a lane is being captured into a graph inside this one. */
+  noCaptureInside(id: number, at: string): void {
+    for (const captured of this.capturing.keys())
+      if (captured !== id && this.within(captured, id)) throw halfMade(at)
+  }
+
+  /** Throws where a lane is being captured into a graph inside the node. */
+  noCaptureInNode(node: number, at: string): void {
+    for (const captured of this.capturing.keys())
+      for (let place = this.#around.get(captured); place !== undefined; place = this.#around.get(place.graph))
+        if (place.node === node) throw halfMade(at)
+  }
+
+  /** Ends the captures into graphs inside this one. */
+  abandonInside(id: number): void {
+    for (const [captured, capture] of [...this.capturing])
+      if (captured !== id && this.within(captured, id)) capture.abandon()
   }
 
   /** A node of `graph` sets a condition of the graph `of`. `node`: its number, where it was not captured. */

@@ -1,7 +1,15 @@
 import { badArgument, badUse } from '../device/allocator-error.js'
 import { DisposedError } from '../errors.js'
 import { copiesNoCondition } from './conditions.js'
-import { access, definitionOf, graphFor, type Hierarchy, nodeFor, type Views } from './hierarchy.js'
+import {
+  access,
+  definitionOf,
+  graphFor,
+  type Hierarchy,
+  nodeFor,
+  type Views,
+  wholeGraphFor,
+} from './hierarchy.js'
 import { Neighbours } from './neighbours.js'
 import {
   awaitsHost,
@@ -149,12 +157,14 @@ export class GraphNode<K extends NodeKind = NodeKind> {
   destroy(): void {
     if (!this.valid) return
     const { hierarchy, graph, id } = nodeFor(this, 'node.destroy')
+    hierarchy.noCaptureInNode(id, 'node.destroy')
     hierarchy.forget(hierarchy.tried('node.destroy', () => hierarchy.native.destroy(graph, id)))
   }
 
   #replaceChild(given: Graph, at: string): void {
     const { hierarchy, graph, id } = nodeFor(this, at)
-    const child = graphFor(given, at, hierarchy.core)
+    hierarchy.noCaptureInNode(id, at)
+    const child = wholeGraphFor(given, at, hierarchy.core)
     copiesNoCondition(child, at)
     if (child.hierarchy === hierarchy)
       throw badUse(
