@@ -119,7 +119,7 @@ export class GraphDefinition implements Disposable {
   ): GraphNode<'callback'> {
     const at = 'definition.callback'
     this.#alive(at)
-    return this.#add(at, options, callbackParams({ ...options, call }, at))
+    return this.#add(at, options, callbackParams({ ...options, call }, undefined, at))
   }
 
   /** Moves the event to this node in each launch. */

@@ -89,6 +89,8 @@ export interface Given {
   readonly value?: number
   readonly shape?: FillOptions
   readonly kernel?: unknown
+  readonly call?: CallbackFunction
+  readonly ordered?: boolean | undefined
 }
 
 /** Checked parameters for the addon, and what later updates may leave out. */
@@ -154,10 +156,19 @@ const shapeOf = ({ bits, width, rows, pitch }: FillOptions): FillOptions => ({
   ...(pitch === undefined ? {} : { pitch }),
 })
 
-export const callbackParams = ({ call, ordered }: Partial<CallbackParams>, at: string): Checked => ({
-  node: callbackWork(call, ordered === undefined ? {} : { ordered }, at),
-  given: {},
-})
+/** `ordered` is of functions of JavaScript: a native one that comes in place of one has none of the old one. */
+export const callbackParams = (params: Partial<CallbackParams>, known: Known, at: string): Checked => {
+  const call = params.call ?? (known === undefined ? undefined : own(known.call, 'call', at))
+  const ordered = params.ordered ?? (typeof call === 'function' ? known?.ordered : undefined)
+  return {
+    node: callbackWork(call, ordered === undefined ? {} : { ordered }, at),
+    given: { call: keptCall(call as CallbackFunction), ordered },
+  }
+}
+
+/** The bytes that a native function gets are those of the call. */
+const keptCall = (call: CallbackFunction): CallbackFunction =>
+  typeof call === 'object' && call.data !== undefined ? { ...call, data: call.data.slice() } : call
 
 /** Parameters of a node of any kind but `child`, by its kind. `known`: what may be left out. */
 export const paramsOf = (kind: NodeKind, params: object, known: Known, core: Core, at: string): Checked => {
@@ -170,7 +181,7 @@ export const paramsOf = (kind: NodeKind, params: object, known: Known, core: Cor
     case 'fill':
       return fillParams(params, known, core, at)
     case 'callback':
-      return callbackParams(params, at)
+      return callbackParams(params, known, at)
     case 'record':
       return { node: recordNode(event, core, at), given: {} }
     case 'wait':

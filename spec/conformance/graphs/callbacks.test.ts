@@ -43,6 +43,44 @@ describe.each(present)('callbacks on %s', name => {
     }
   })
 
+  it('an update that leaves out the function or `ordered` keeps it', async () => {
+    await using device = await openOn(name)
+    const lane = device.lane()
+    using x = lane.malloc(4)
+    const source = device.pinned(4)
+    const words = new Uint32Array(source.view())
+    // The copy after the callback reads what the callback writes, if it waits for it.
+    const write = (word: number) => (): void => {
+      const end = Date.now() + 20
+      while (Date.now() < end);
+      words[0] = word
+    }
+    using definition = GraphDefinition.create(device)
+    const called = definition.callback(write(1), { ordered: true })
+    definition.copy(x, source, { after: [called] })
+    const result = async (): Promise<number> => {
+      using graph = ExecutableGraph.instantiate(definition)
+      words[0] = 0
+      graph.launch(lane)
+      return (await contentOf(device, lane, x))[0]!
+    }
+    expect(await result()).toBe(1)
+    called.update({ call: write(2) })
+    expect(await result()).toBe(2)
+    called.update({ ordered: false })
+    called.update({ ordered: true })
+    expect(await result()).toBe(2)
+    // A native function is always waited for, and takes no `ordered` of the function before it.
+    called.update({ call: { library: 'libc.so.6', symbol: 'free' } })
+    called.update({ call: write(3) })
+    called.update({ ordered: true })
+    expect(await result()).toBe(3)
+    using builder = GraphBuilder.create(lane).begin()
+    builder.callback(write(4), { ordered: true })
+    const [captured] = builder.end().definition.nodes
+    expect(() => captured!.update({ ordered: true } as never)).toThrow(/not known here/)
+  })
+
   it('what one throws is uncaught, and the graph goes on', async () => {
     await using device = await openOn(name)
     const lane = device.lane()
