@@ -12,13 +12,23 @@ import {
   conditionWork,
   copiesNoCondition,
   type GraphCondition,
+  mostBodies,
 } from './conditions.js'
 import type { GraphDefinition } from './definition.js'
 import { ExecutableGraph, type InstantiateOptions } from './executable.js'
-import { definitionOf, type GraphPlace, graphFor, Hierarchy, wholeGraphFor } from './hierarchy.js'
+import {
+  apart,
+  definitionOf,
+  type GraphPlace,
+  graphFor,
+  Hierarchy,
+  notEmbeddable,
+  wholeGraphFor,
+} from './hierarchy.js'
 import { type ConditionalNode, conditionalOf } from './node.js'
 import { awaitsHost } from './node-params.js'
 import type { Memory } from './operands.js'
+import { triedOn } from './refusals.js'
 
 /**
  * Which calls of other threads are refused while a lane is captured: those that allocate driver memory or
@@ -54,8 +64,8 @@ class Capture implements LaneCapture {
     return { hierarchy: this.hierarchy, id: this.graph }
   }
 
-  tried<T>(at: string, call: () => T): T {
-    return this.#core.tried(at, 'a capture', call)
+  tried<T>(at: string, call: () => T, why?: () => Error | undefined): T {
+    return triedOn(this.#core, at, 'a capture', call, why)
   }
 
   enter(lane: Lane): void {
@@ -78,6 +88,7 @@ class Capture implements LaneCapture {
   }
 
   work(lane: number, node: Parameters<NativeCapture['work']>[1], at: string): void {
+    this.hierarchy.takes(this.graph, node.kind, at)
     this.tried(at, () => this.#native.work(lane, node))
     this.hierarchy.ordered ||= awaitsHost(node)
   }
@@ -269,10 +280,15 @@ export class GraphBuilder implements Disposable {
     const at = 'builder.embed'
     const capture = this.#building(at)
     const place = wholeGraphFor(GraphBuilder.is(child) ? child.definition : child, at, this.#core)
+    apart(place, capture.place, at)
     copiesNoCondition(place, at)
     const { hierarchy, id } = place
     const lane = laneAccess.idFor(this.#lane, this.#core, at, true)
-    capture.tried(at, () => capture.native.embed(lane, hierarchy.native, id))
+    capture.tried(
+      at,
+      () => capture.native.embed(lane, hierarchy.native, id),
+      () => notEmbeddable(place, capture.place, at),
+    )
     capture.hierarchy.ordered ||= hierarchy.ordered
   }
 
@@ -304,7 +320,7 @@ export class GraphBuilder implements Disposable {
   }
   /** Runs the body whose index the condition is, or none. */
   switchOn(condition: GraphCondition, count: number): ConditionalNode {
-    const bodies = wholeNumber('builder.switchOn', 'count', count)
+    const bodies = wholeNumber('builder.switchOn', 'count', count, 1, mostBodies)
     return this.#conditional('builder.switchOn', condition, 'switch', bodies)
   }
 

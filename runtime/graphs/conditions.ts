@@ -17,6 +17,9 @@ export interface GraphCondition {
 /** Kinds of conditional nodes, by CUgraphConditionalNodeType's numbers. */
 export const conditionals = { if: 0, while: 1, switch: 2 } as const
 
+/** The most bodies that the addon takes. */
+export const mostBodies = 1 << 16
+
 /** The graphs that conditions were made for. */
 const made = new WeakMap<object, GraphPlace>()
 

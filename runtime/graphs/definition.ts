@@ -13,8 +13,18 @@ import {
   conditionWork,
   copiesNoCondition,
   type GraphCondition,
+  mostBodies,
 } from './conditions.js'
-import { access, type GraphPlace, Hierarchy, nodeFor, wholeGraphFor } from './hierarchy.js'
+import {
+  access,
+  apart,
+  type GraphPlace,
+  Hierarchy,
+  noCopyOf,
+  nodeFor,
+  notEmbeddable,
+  wholeGraphFor,
+} from './hierarchy.js'
 import { type ConditionalNode, conditionalOf, type GraphNode, makeNode } from './node.js'
 import {
   awaitsHost,
@@ -186,7 +196,7 @@ export class GraphDefinition implements Disposable {
   }
   /** Runs the body whose index the condition is, or none. */
   switchOn(condition: GraphCondition, count: number, options: After = {}): ConditionalNode {
-    const bodies = wholeNumber('definition.switchOn', 'count', count)
+    const bodies = wholeNumber('definition.switchOn', 'count', count, 1, mostBodies)
     return this.#conditional('definition.switchOn', condition, options, 'switch', bodies)
   }
 
@@ -202,7 +212,11 @@ export class GraphDefinition implements Disposable {
     const { native, ordered } = this.#hierarchy
     const hierarchy = new Hierarchy(
       this.#core,
-      this.#hierarchy.tried(at, () => native.clone(this.#id)),
+      this.#hierarchy.tried(
+        at,
+        () => native.clone(this.#id),
+        () => noCopyOf(this.#place, at),
+      ),
     )
     hierarchy.ordered = ordered
     return new GraphDefinition(hierarchy, 0)
@@ -213,11 +227,14 @@ export class GraphDefinition implements Disposable {
     const at = 'definition.embed'
     this.#alive(at)
     const child = wholeGraphFor(graph, at, this.#core)
+    apart(child, this.#place, at)
     copiesNoCondition(child, at)
     const { native } = this.#hierarchy
     const after = this.#after(options, at)
-    const id = this.#hierarchy.tried(at, () =>
-      native.embed(this.#id, after, child.hierarchy.native, child.id),
+    const id = this.#hierarchy.tried(
+      at,
+      () => native.embed(this.#id, after, child.hierarchy.native, child.id),
+      () => notEmbeddable(child, this.#place, at),
     )
     this.#hierarchy.ordered ||= child.hierarchy.ordered
     return makeNode(this, this.#hierarchy, id, {}) as GraphNode<'child'>
@@ -333,6 +350,7 @@ export class GraphDefinition implements Disposable {
 
   #add<K extends NodeKind>(at: string, options: After, { node, given }: Checked): GraphNode<K> {
     const after = this.#after(options, at)
+    this.#hierarchy.takes(this.#id, node.kind, at)
     const id = this.#hierarchy.tried(at, () => this.#hierarchy.native.add(this.#id, after, node))
     this.#hierarchy.ordered ||= awaitsHost(node)
     return makeNode(this, this.#hierarchy, id, given) as GraphNode<K>

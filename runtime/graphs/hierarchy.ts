@@ -3,6 +3,7 @@
 import type { NativeGone, NativeGraph } from '../addon.js'
 import { badUse, wrongDevice } from '../device/allocator-error.js'
 import type { Core } from '../device/core.js'
+import { triedOn } from './refusals.js'
 
 /** The classes of views, by what they are of. definition.ts adds `graph`, node.ts adds `node`. */
 export interface Views {
@@ -69,6 +70,48 @@ const halfMade = (at: string): Error =>
     'call end() of the builder that captures into it first',
   )
 
+// CUgraphNodeType's numbers.
+const child = 4
+const conditional = 13
+const callbacksAndEvents = [3, 6, 7]
+
+/** Why a copy of the graph cannot be made, if it is that. */
+export const noCopyOf = ({ hierarchy, id }: GraphPlace, at: string): Error | undefined =>
+  hierarchy.contains(id, [conditional])
+    ? badUse(
+        at,
+        'a graph',
+        'a graph without conditional nodes',
+        'one that has some: the driver does not copy them',
+        'add the conditional nodes to each graph that needs them',
+      )
+    : undefined
+
+/** Why the graph cannot be embedded in another one, if it is one of these reasons. */
+export const notEmbeddable = (graph: GraphPlace, into: GraphPlace, at: string): Error | undefined =>
+  noCopyOf(graph, at) ??
+  (into.hierarchy.inConditional(into.id) && graph.hierarchy.contains(graph.id, callbacksAndEvents)
+    ? badUse(
+        at,
+        'a graph',
+        'a graph without callbacks and events',
+        'one that has some, for the body of a conditional node',
+        'add these nodes to the graph around the conditional node',
+      )
+    : undefined)
+
+/** Throws where a graph would become a part of the graph that it is, or is in. */
+export const apart = (graph: GraphPlace, into: GraphPlace, at: string): void => {
+  if (graph.hierarchy === into.hierarchy)
+    throw badUse(
+      at,
+      'graph',
+      'a graph of another hierarchy',
+      'the graph itself, or one around it or inside it',
+      'build the new graph apart: GraphDefinition.create(device)',
+    )
+}
+
 /** A node that sets a condition: the graph of the node, and the graph that the condition was made for. */
 interface ConditionSet {
   readonly graph: number
@@ -97,8 +140,37 @@ export class Hierarchy {
     core.reportReleased()
   }
 
-  tried<T>(at: string, call: () => T): T {
-    return this.core.tried(at, 'a graph', call)
+  tried<T>(at: string, call: () => T, why?: () => Error | undefined): T {
+    return triedOn(this.core, at, 'a graph', call, why)
+  }
+
+  /** Whether the graph is a body of a conditional node, or inside one. */
+  inConditional(id: number): boolean {
+    for (let place = this.#around.get(id); place !== undefined; place = this.#around.get(place.graph))
+      if (this.native.kind(place.node) === conditional) return true
+    return false
+  }
+
+  /** Throws where the graph does not take nodes of the kind. */
+  takes(id: number, kind: string, at: string): void {
+    if (!['callback', 'record', 'wait'].includes(kind) || !this.inConditional(id)) return
+    throw badUse(
+      at,
+      'a graph',
+      `a graph that takes nodes of kind ${kind}`,
+      'the body of a conditional node: it takes no callbacks and no events',
+      'add the node to the graph around it, before or after the conditional node',
+    )
+  }
+
+  /** Whether the graph, or one inside it, has a node of one of the kinds, by their numbers. */
+  contains(id: number, kinds: readonly number[]): boolean {
+    return this.native.nodes(id).some(node => {
+      const kind = this.native.kind(node)
+      if (kinds.includes(kind)) return true
+      if (kind !== child && kind !== conditional) return false
+      return this.bodiesOf(id, node, 'node.bodies').some(body => this.contains(body, kinds))
+    })
   }
 
   /** The graphs inside a child or conditional node. */

@@ -1,12 +1,14 @@
-import { badArgument, badUse } from '../device/allocator-error.js'
+import { badArgument } from '../device/allocator-error.js'
 import { DisposedError } from '../errors.js'
 import { copiesNoCondition } from './conditions.js'
 import {
   access,
+  apart,
   definitionOf,
   graphFor,
   type Hierarchy,
   nodeFor,
+  notEmbeddable,
   type Views,
   wholeGraphFor,
 } from './hierarchy.js'
@@ -166,17 +168,13 @@ export class GraphNode<K extends NodeKind = NodeKind> {
     hierarchy.noCaptureInNode(id, at)
     const child = wholeGraphFor(given, at, hierarchy.core)
     copiesNoCondition(child, at)
-    if (child.hierarchy === hierarchy)
-      throw badUse(
-        at,
-        'graph',
-        'a graph of another hierarchy',
-        'the node’s own graph, or one around it or inside it',
-        'build the new graph apart: GraphDefinition.create(device)',
-      )
-    hierarchy.forget(
-      hierarchy.tried(at, () => hierarchy.native.updateChild(graph, id, child.hierarchy.native, child.id)),
+    apart(child, { hierarchy, id: graph }, at)
+    const gone = hierarchy.tried(
+      at,
+      () => hierarchy.native.updateChild(graph, id, child.hierarchy.native, child.id),
+      () => notEmbeddable(child, { hierarchy, id: graph }, at),
     )
+    hierarchy.forget(gone)
     hierarchy.ordered ||= child.hierarchy.ordered
   }
 
