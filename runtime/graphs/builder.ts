@@ -1,5 +1,5 @@
 import type { NativeCapture } from '../addon.js'
-import { badArgument, badUse, wholeNumber, wrongDevice } from '../device/allocator-error.js'
+import { badArgument, badUse, optionsFor, wholeNumber, wrongDevice } from '../device/allocator-error.js'
 import type { Core } from '../device/core.js'
 import { type GraphEvent, graphEventFor, makeGraphEvent, recordedIn } from '../device/graph-event.js'
 import type { Lane } from '../device/lane.js'
@@ -162,7 +162,7 @@ export class GraphBuilder implements Disposable {
   static create(lane: Lane, options: { readonly into?: GraphDefinition } = {}): GraphBuilder {
     const at = 'GraphBuilder.create'
     const core = laneAccess.coreFor(lane, at)
-    const { into } = options
+    const { into } = optionsFor(options, at)
     if (into === undefined) {
       const native = core.tried(at, core.name, () => core.native.graph())
       return new GraphBuilder(core, lane, definitionOf(new Hierarchy(core, native), 0), true)
@@ -272,7 +272,8 @@ export class GraphBuilder implements Disposable {
   callback(call: CallbackFunction, options: CallbackOptions = {}): void {
     const at = 'builder.callback'
     const capture = this.#building(at)
-    capture.work(laneAccess.idFor(this.#lane, this.#core, at, true), callbackWork(call, options, at), at)
+    const work = callbackWork(call, optionsFor(options, at), at)
+    capture.work(laneAccess.idFor(this.#lane, this.#core, at, true), work, at)
   }
 
   /** Adds a copy of a finished graph as one node, after what the lane has captured so far. */

@@ -1,4 +1,4 @@
-import { badArgument, badUse, wholeNumber } from '../device/allocator-error.js'
+import { badArgument, badUse, optionsFor, wholeNumber } from '../device/allocator-error.js'
 import type { Core } from '../device/core.js'
 import { coreOfDevice, Device } from '../device/device.js'
 import type { Event } from '../device/event.js'
@@ -331,7 +331,7 @@ export class GraphDefinition implements Disposable {
   }
 
   #after(options: After, at: string): number[] {
-    const after = options.after ?? []
+    const { after = [] } = optionsFor(options, at)
     if (!Array.isArray(after))
       throw badArgument(at, 'after', 'an array of nodes', after, 'pass after: [node]')
     return after.map((node, i) => {

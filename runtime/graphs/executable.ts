@@ -1,5 +1,5 @@
 import type { NativeExecutable } from '../addon.js'
-import { AllocatorError, badUse } from '../device/allocator-error.js'
+import { AllocatorError, badUse, optionsFor } from '../device/allocator-error.js'
 import type { Core } from '../device/core.js'
 import type { Lane } from '../device/lane.js'
 import { laneAccess } from '../device/lane-access.js'
@@ -48,7 +48,7 @@ export class ExecutableGraph implements Disposable {
     const place = wholeGraphFor(definition, at)
     setsOwnConditions(place, at)
     const { hierarchy, id } = place
-    const priorities = options?.nodePriorities === true
+    const priorities = optionsFor(options, at).nodePriorities === true
     const made = hierarchy.tried(at, () => hierarchy.native.instantiate(id, priorities))
     if (typeof made === 'string')
       throw new AllocatorError({

@@ -339,6 +339,39 @@ describe.each(present)('cases of graphs on %s', name => {
     expect(await contentOf(device, lane, block)).toEqual([1])
   })
 
+  it('options that are no object, and edges that are no list, are refused in words', async () => {
+    await using device = await openOn(name)
+    const lane = device.lane()
+    using block = lane.malloc(KiB)
+    using definition = GraphDefinition.create(device)
+    const node = definition.empty()
+    using builder = GraphBuilder.create(device.lane()).begin()
+    const condition = definition.condition()
+    for (const wrong of [null, 5, 'a'] as never[]) {
+      for (const call of [
+        () => definition.copy(block, block, wrong),
+        () => definition.fill(block, 1, wrong),
+        () => definition.callback(() => {}, wrong),
+        () => definition.empty(wrong),
+        () => definition.record(device.event(), wrong),
+        () => definition.wait(device.event(), wrong),
+        () => definition.ifThen(condition, wrong),
+        () => definition.setCondition(condition, block, wrong),
+        () => definition.embed(GraphDefinition.create(device), wrong),
+        () => builder.callback(() => {}, wrong),
+        () => GraphBuilder.create(lane, wrong),
+        () => ExecutableGraph.instantiate(definition, wrong),
+      ])
+        expect(thrownBy(call)).toMatchObject({ _tag: 'BadArgument', subject: 'options' })
+      expect(() => definition.empty({ after: wrong })).toThrow(/an array of nodes/)
+    }
+    for (const wrong of [null, undefined, 5, {}] as never[]) {
+      expect(thrownBy(() => (node.pred = wrong))).toMatchObject({ _tag: 'BadArgument', at: 'node.pred' })
+      expect(thrownBy(() => (node.succ = wrong))).toMatchObject({ _tag: 'BadArgument', at: 'node.succ' })
+    }
+    expect([definition.nodes.length, builder.end().definition.nodes.length]).toEqual([1, 0])
+  })
+
   it('elements of three bytes are refused by nodes, updates and captures, which stay as they were', async () => {
     await using device = await openOn(name)
     const lane = device.lane()

@@ -251,7 +251,9 @@ const steps = {
     try {
       executable.graph.update(model.graph!)
     } catch (error) {
-      expect((error as Error).message).toMatch(/same nodes and edges|a driver call|call that the driver takes/)
+      expect((error as Error).message).toMatch(
+        /same nodes and edges|a driver call|call that the driver takes/,
+      )
       return
     }
     executable.copy = copyOf(model)
