@@ -76,7 +76,9 @@ void libraryFunction(Napi::Object given, NodeSpec* spec) {
   });
   if (!symbol) {
     const char* words = dlerror();
-    throw Napi::Error::New(env, words ? words : "the library has no such function");
+    const Napi::Error error = Napi::Error::New(env, words ? words : "the library has no such function");
+    error.Value().Set("code", "NO_FUNCTION");
+    throw error;
   }
   spec->params.function = reinterpret_cast<void (*)(void*)>(symbol);
   spec->owners[0] = held;

@@ -1,6 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { type CompileOptions, compile, type Program, verify } from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
+import { devices } from '../device/devices.js'
 import { memory, oneOf } from './args.js'
 import { planIn } from './files.js'
 import { Failed, Misuse } from './io.js'
@@ -41,11 +42,22 @@ export const compilerOf = (values: {
   ...(values.profile === undefined ? {} : { profile: profileFrom(values.profile) }),
 })
 
+/** Whether a program runs on the host device. `device`: what the command line names. */
+const onHost = ({ options }: Program, device: string | readonly string[] = options?.device ?? 'auto') =>
+  device === 'auto'
+    ? !devices().some(({ kind }) => kind === 'cuda')
+    : [device].flat().every(name => name.startsWith('host'))
+
 /**
  * A program's plan. Options of the command line take precedence over the program's; `--mode graph` brings its
- * storage with it.
+ * storage with it. A plan that is larger than the memory that the program's options give its device is made
+ * again within that memory, unless `memory` asks for bytes or for little.
  */
-export const compiled = (program: Program, flags: CompileFlags): Plan => {
+export const compiled = (
+  program: Program,
+  flags: CompileFlags,
+  device?: string | readonly string[],
+): Plan => {
   const { dims, inFlight, memory, lanes, placement, mode, fuse, machine, profile, ...rest } =
     program.options ?? {}
   const storage = flags.mode === 'graph' ? undefined : rest.storage
@@ -62,7 +74,15 @@ export const compiled = (program: Program, flags: CompileFlags): Plan => {
     profile,
     ...flags,
   }
-  const plan = compile(program.graph, options)
+  const plan = orFailed(compile(program.graph, options))
+  const most = program.options?.host?.memory
+  const isGiven = options.memory !== undefined && options.memory !== 'fast'
+  if (isGiven || typeof most !== 'number' || Math.max(...plan.bound.device) <= most) return plan
+  if (!onHost(program, device)) return plan
+  return orFailed(compile(program.graph, { ...options, memory: most }))
+}
+
+const orFailed = (plan: ReturnType<typeof compile>): Plan => {
   if (E.isLeft(plan)) throw new Failed(plan.left)
   return plan.right
 }

@@ -49,7 +49,7 @@ export const run = async (args: readonly string[], out: Output): Promise<number>
   const choice = { device: wanted, ticks, check: values.check === true, trace: values.trace }
   if (values.watch === true) return watched(path, compiler, choice, out)
   const program = await loadProgram(path)
-  const plan = compiled(program, compiler)
+  const plan = compiled(program, compiler, choice.device)
   const done = await execute(path, program, plan, choice)
   report(plan, done, values.trace, out)
   if (done.check && !done.check.ok) throw checkFailed(path, done.check)
@@ -77,14 +77,14 @@ const watched = async (
   const files = await Reloading.of(path)
   try {
     const program = await files.load()
-    const plan = compiled(program, compiler)
+    const plan = compiled(program, compiler, choice.device)
     await using session = await opened(program, plan, choice)
     let count = 0
     const watching: Watching = {
       session,
       load: async () => {
         const next = await files.load()
-        return { program: next, plan: compiled(next, compiler) }
+        return { program: next, plan: compiled(next, compiler, choice.device) }
       },
       changed: signal => files.changed(signal),
       run: (current, signal) =>

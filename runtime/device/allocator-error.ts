@@ -59,6 +59,12 @@ export const badUse = (
   next: string,
 ): AllocatorError => new AllocatorError({ _tag: 'BadArgument', at, subject, wanted, found, next })
 
+/** Options that a call takes, if they are an object. */
+export const optionsFor = <T extends object>(options: T, at: string): T => {
+  if (typeof options === 'object' && options !== null) return options
+  throw badArgument(at, 'options', 'an object of options, or nothing', options, 'leave them out')
+}
+
 /** What is wrong with a pool that a graph holds, and serves captures alone. */
 export const poolOfGraphs = {
   wanted: 'a pool whose memory no graph uses',

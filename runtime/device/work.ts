@@ -1,4 +1,5 @@
 // Work as the addon takes it for nodes and for captures: what is done, and the owners of what it refers to.
+import { lateFunction, lateResult } from '../../dsl/internal.js'
 import type { NativeNode, NativeOwner } from '../addon.js'
 import { badArgument, badUse, wholeNumber } from './allocator-error.js'
 import { type Block, keptHandle, spaceOf } from './block.js'
@@ -85,17 +86,37 @@ export type CallbackFunction = (() => void) | LibraryFunction
 export interface CallbackOptions {
   /**
    * Whether the device waits until the function of JavaScript has returned. While such a call is pending,
-   * calls of the device that would block JavaScript are refused: they would wait for each other.
+   * calls of the device that would block JavaScript are refused: they would wait for each other. The function
+   * has done its work when it returns: an async one is refused, and a promise that is returned is an error.
    */
   readonly ordered?: boolean
+}
+
+const orderedForm = {
+  wanted: 'a function that has done its work when it returns: the device waits no longer',
+  next: 'make it an ordinary function, neither async nor function*, or leave out ordered',
+} as const
+
+/** The function, which reports a promise that it returns as what it throws is reported. */
+const doneAtReturn = (call: () => void, at: string): (() => void) => {
+  const late = lateFunction(call)
+  if (late !== undefined) throw badUse(at, 'callback', orderedForm.wanted, late, orderedForm.next)
+  return () => {
+    const returned = lateResult(call())
+    if (returned !== undefined) throw badUse(at, 'callback', orderedForm.wanted, returned, orderedForm.next)
+  }
 }
 
 export const callbackWork = (given: unknown, options: CallbackOptions, at: string): NativeNode => {
   const { ordered } = options
   if (ordered !== undefined && typeof ordered !== 'boolean')
     throw badArgument(at, 'ordered', 'true or false', ordered, 'leave it out')
-  if (typeof given === 'function')
-    return { kind: 'callback', function: given as () => void, ordered: ordered === true }
+  if (typeof given === 'function') {
+    const call = given as () => void
+    return ordered === true
+      ? { kind: 'callback', function: doneAtReturn(call, at), ordered }
+      : { kind: 'callback', function: call, ordered: false }
+  }
   const { library, symbol, data } = (given ?? {}) as Partial<LibraryFunction>
   if (typeof library !== 'string' || typeof symbol !== 'string')
     throw badArgument(at, 'callback', 'a function, or { library, symbol }', given, 'pass a function')

@@ -1,5 +1,5 @@
 import type { NativeCapture } from '../addon.js'
-import { badArgument, badUse, wholeNumber, wrongDevice } from '../device/allocator-error.js'
+import { badArgument, badUse, optionsFor, wholeNumber, wrongDevice } from '../device/allocator-error.js'
 import type { Core } from '../device/core.js'
 import { type GraphEvent, graphEventFor, makeGraphEvent, recordedIn } from '../device/graph-event.js'
 import type { Lane } from '../device/lane.js'
@@ -7,17 +7,28 @@ import { type LaneCapture, laneAccess, type NativeBlock } from '../device/lane-a
 import { type CallbackFunction, type CallbackOptions, callbackWork } from '../device/work.js'
 import {
   conditionals,
-  conditionHandle,
+  conditionFor,
   conditionOf,
   conditionWork,
+  copiesNoCondition,
   type GraphCondition,
+  mostBodies,
 } from './conditions.js'
 import type { GraphDefinition } from './definition.js'
 import { ExecutableGraph, type InstantiateOptions } from './executable.js'
-import { definitionOf, graphFor, Hierarchy } from './hierarchy.js'
+import {
+  apart,
+  definitionOf,
+  type GraphPlace,
+  graphFor,
+  Hierarchy,
+  notEmbeddable,
+  wholeGraphFor,
+} from './hierarchy.js'
 import { type ConditionalNode, conditionalOf } from './node.js'
 import { awaitsHost } from './node-params.js'
 import type { Memory } from './operands.js'
+import { triedOn } from './refusals.js'
 
 /**
  * Which calls of other threads are refused while a lane is captured: those that allocate driver memory or
@@ -48,13 +59,25 @@ class Capture implements LaneCapture {
     return this.#native
   }
 
-  tried<T>(at: string, call: () => T): T {
-    return this.#core.tried(at, 'a capture', call)
+  /** The graph that is captured into. */
+  get place(): GraphPlace {
+    return { hierarchy: this.hierarchy, id: this.graph }
+  }
+
+  tried<T>(at: string, call: () => T, why?: () => Error | undefined): T {
+    return triedOn(this.#core, at, 'a capture', call, why)
   }
 
   enter(lane: Lane): void {
     this.lanes.add(lane)
     laneAccess.setCapture(lane, this)
+  }
+
+  /** Ends the capture without a graph, and those into graphs inside. */
+  abandon(): void {
+    this.hierarchy.abandonInside(this.graph)
+    this.leave()
+    if (!this.#core.closed) this.#native.abandon()
   }
 
   leave(): void {
@@ -65,6 +88,7 @@ class Capture implements LaneCapture {
   }
 
   work(lane: number, node: Parameters<NativeCapture['work']>[1], at: string): void {
+    this.hierarchy.takes(this.graph, node.kind, at)
     this.tried(at, () => this.#native.work(lane, node))
     this.hierarchy.ordered ||= awaitsHost(node)
   }
@@ -138,7 +162,7 @@ export class GraphBuilder implements Disposable {
   static create(lane: Lane, options: { readonly into?: GraphDefinition } = {}): GraphBuilder {
     const at = 'GraphBuilder.create'
     const core = laneAccess.coreFor(lane, at)
-    const { into } = options
+    const { into } = optionsFor(options, at)
     if (into === undefined) {
       const native = core.tried(at, core.name, () => core.native.graph())
       return new GraphBuilder(core, lane, definitionOf(new Hierarchy(core, native), 0), true)
@@ -192,7 +216,7 @@ export class GraphBuilder implements Disposable {
     const native = hierarchy.tried(at, () => hierarchy.native.capture(id, lane, modes[mode]))
     this.#capture = new Capture(this.#core, native, hierarchy, id)
     this.#capture.enter(this.#lane)
-    hierarchy.capturing.add(id)
+    hierarchy.capturing.set(id, this.#capture)
     this.#state = 'building'
     return this
   }
@@ -248,31 +272,40 @@ export class GraphBuilder implements Disposable {
   callback(call: CallbackFunction, options: CallbackOptions = {}): void {
     const at = 'builder.callback'
     const capture = this.#building(at)
-    capture.work(laneAccess.idFor(this.#lane, this.#core, at, true), callbackWork(call, options, at), at)
+    const work = callbackWork(call, optionsFor(options, at), at)
+    capture.work(laneAccess.idFor(this.#lane, this.#core, at, true), work, at)
   }
 
   /** Adds a copy of a finished graph as one node, after what the lane has captured so far. */
   embed(child: GraphBuilder | GraphDefinition): void {
     const at = 'builder.embed'
     const capture = this.#building(at)
-    const { hierarchy, id } = graphFor(GraphBuilder.is(child) ? child.definition : child, at, this.#core)
+    const place = wholeGraphFor(GraphBuilder.is(child) ? child.definition : child, at, this.#core)
+    apart(place, capture.place, at)
+    copiesNoCondition(place, at)
+    const { hierarchy, id } = place
     const lane = laneAccess.idFor(this.#lane, this.#core, at, true)
-    capture.tried(at, () => capture.native.embed(lane, hierarchy.native, id))
+    capture.tried(
+      at,
+      () => capture.native.embed(lane, hierarchy.native, id),
+      () => notEmbeddable(place, capture.place, at),
+    )
     capture.hierarchy.ordered ||= hierarchy.ordered
   }
 
   /** A condition of the graph that is captured, see `GraphCondition`. */
   condition(initial?: number): GraphCondition {
     const at = 'builder.condition'
-    const { hierarchy, graph } = this.#building(at)
-    return conditionOf(this.#into, hierarchy, graph, initial, at)
+    return conditionOf(this.#into, this.#building(at).place, initial, at)
   }
   /** Sets the condition to the 32-bit word at the start of `from`. */
   setCondition(condition: GraphCondition, from: Memory): void {
     const at = 'builder.setCondition'
     const capture = this.#building(at)
     const lane = laneAccess.idFor(this.#lane, this.#core, at, true)
-    capture.work(lane, conditionWork(condition, from, this.#core, at), at)
+    const { node, of } = conditionWork(condition, from, capture.place, at)
+    capture.work(lane, node, at)
+    capture.hierarchy.setsCondition(capture.graph, of)
   }
   /** Runs its body where the condition is not 0. Fill `node.bodies[0]` directly or by another builder. */
   ifThen(condition: GraphCondition): ConditionalNode {
@@ -288,11 +321,14 @@ export class GraphBuilder implements Disposable {
   }
   /** Runs the body whose index the condition is, or none. */
   switchOn(condition: GraphCondition, count: number): ConditionalNode {
-    const bodies = wholeNumber('builder.switchOn', 'count', count)
+    const bodies = wholeNumber('builder.switchOn', 'count', count, 1, mostBodies)
     return this.#conditional('builder.switchOn', condition, 'switch', bodies)
   }
 
-  /** Ends the capture. Its lanes are ordinary ones again, also where this throws: then there is no graph. */
+  /**
+   * Ends the capture. Its lanes are ordinary ones again, also where this throws: then there is no graph. While
+   * another builder captures into a graph inside, the call is refused and the capture goes on.
+   */
   end(): this {
     const at = 'builder.end'
     if (this.#root !== this)
@@ -304,6 +340,7 @@ export class GraphBuilder implements Disposable {
         'join it, and end that one',
       )
     const capture = this.#building(at)
+    capture.hierarchy.noCaptureInside(capture.graph, at)
     this.#state = 'closed'
     capture.leave()
     try {
@@ -338,12 +375,14 @@ export class GraphBuilder implements Disposable {
     return ExecutableGraph.instantiate(this.definition, options)
   }
 
-  /** Ends a capture that has not ended, and drops what it captured. A definition that was taken stays valid. */
+  /**
+   * Ends a capture that has not ended, and those into graphs inside, and drops what was captured. A definition
+   * that was taken stays valid.
+   */
   [Symbol.dispose](): void {
     const capture = this.#capture
     if (this.#root === this && this.#state === 'building' && capture !== undefined) {
-      capture.leave()
-      if (!this.#core.closed) capture.native.abandon()
+      if (capture.active) capture.abandon()
       this.#drop()
     }
     this.#state = 'closed'
@@ -362,7 +401,7 @@ export class GraphBuilder implements Disposable {
   ): ConditionalNode {
     const capture = this.#building(at)
     const lane = laneAccess.idFor(this.#lane, this.#core, at, true)
-    const handle = conditionHandle(condition, at)
+    const handle = conditionFor(condition, capture.place, at)
     const id = capture.tried(at, () => capture.native.conditional(lane, handle, conditionals[kind], count))
     return conditionalOf(this.#into, capture.hierarchy, id)
   }
@@ -373,6 +412,8 @@ export class GraphBuilder implements Disposable {
   }
 
   #words(): string {
+    if (this.#state === 'building' && this.#capture?.active !== true)
+      return 'one whose capture has ended with that of another builder'
     return {
       new: 'one that has not begun',
       building: 'one that is capturing',

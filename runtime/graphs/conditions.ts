@@ -1,13 +1,13 @@
 // Conditions, which the nodes of a kind read on the device, and kernels set there.
 import type { NativeNode } from '../addon.js'
 import { badArgument, badUse, wholeNumber } from '../device/allocator-error.js'
-import type { Core } from '../device/core.js'
-import type { Hierarchy, Views } from './hierarchy.js'
+import { DisposedError } from '../errors.js'
+import type { GraphPlace, Views } from './hierarchy.js'
 import { type Memory, operandFor } from './operands.js'
 
 /**
- * A condition that a conditional node reads. A kernel of the same graph sets it. `initial`: its value at the
- * start of each launch; without one it keeps its value from launch to launch.
+ * A condition that a conditional node of its graph reads. Kernels of the graph, and of the graphs inside it,
+ * set it. `initial`: its value at the start of each launch; without one it keeps its value from launch to launch.
  */
 export interface GraphCondition {
   readonly graph: Views['graph']
@@ -17,33 +17,104 @@ export interface GraphCondition {
 /** Kinds of conditional nodes, by CUgraphConditionalNodeType's numbers. */
 export const conditionals = { if: 0, while: 1, switch: 2 } as const
 
-export const conditionHandle = (condition: unknown, at: string): bigint => {
-  const { handle } = (condition ?? {}) as Partial<GraphCondition>
-  if (typeof handle !== 'bigint')
-    throw badArgument(at, 'condition', 'a GraphCondition', condition, 'make one: definition.condition()')
-  return handle
+/** The most bodies that the addon takes. */
+export const mostBodies = 1 << 16
+
+/** The graphs that conditions were made for. */
+const made = new WeakMap<object, GraphPlace>()
+
+/** What a condition was made for. Throws unless it is a condition whose graph is alive. */
+const madeFor = (condition: unknown, at: string): GraphPlace & { readonly handle: bigint } => {
+  const place = typeof condition === 'object' && condition !== null ? made.get(condition) : undefined
+  if (place === undefined)
+    throw badArgument(
+      at,
+      'condition',
+      'a GraphCondition, as definition.condition() gave it',
+      condition,
+      'make one: definition.condition()',
+    )
+  const { hierarchy, id } = place
+  if (hierarchy.closed || !hierarchy.graphs.has(id))
+    throw new DisposedError('a condition', `its graph was disposed of; call ${at} before that`)
+  return { ...place, handle: (condition as GraphCondition).handle }
+}
+
+/** What the addon knows a condition by, for a conditional node of the graph. */
+export const conditionFor = (condition: unknown, { hierarchy, id }: GraphPlace, at: string): bigint => {
+  const { handle, ...place } = madeFor(condition, at)
+  if (place.hierarchy === hierarchy && place.id === id) return handle
+  throw badUse(
+    at,
+    'condition',
+    'a condition of the graph that the node is added to',
+    'one of another graph',
+    'make one there: definition.condition()',
+  )
 }
 
 export const conditionOf = (
   graph: Views['graph'],
-  hierarchy: Hierarchy,
-  id: number,
+  place: GraphPlace,
   initial: number | undefined,
   at: string,
 ): GraphCondition => {
   if (initial !== undefined) wholeNumber(at, 'initial', initial, 0, 0xffff_ffff)
-  return { graph, handle: hierarchy.tried(at, () => hierarchy.native.condition(id, initial)) }
+  const { hierarchy, id } = place
+  const handle = hierarchy.tried(at, () => hierarchy.native.condition(id, initial))
+  const condition = Object.freeze({ graph, handle })
+  made.set(condition, { hierarchy, id })
+  return condition
 }
 
-/** Sets a condition to the 32-bit word at the start of `from`. */
+/** Work of a graph that sets a condition to the 32-bit word at the start of `from`. */
+export interface ConditionWork {
+  readonly node: NativeNode
+  /** The graph that the condition was made for. */
+  readonly of: number
+}
+
 export const conditionWork = (
   condition: GraphCondition,
   from: Memory,
-  core: Core,
+  { hierarchy, id }: GraphPlace,
   at: string,
-): NativeNode => {
-  const { address, bytes, owner } = operandFor(from, undefined, core, at, 'from')
+): ConditionWork => {
+  const { handle, ...place } = madeFor(condition, at)
+  if (place.hierarchy !== hierarchy || !hierarchy.within(id, place.id))
+    throw badUse(
+      at,
+      'condition',
+      'a condition of this graph, or of a graph around it',
+      'one of another graph, which launches of this one do not set',
+      'make one: definition.condition()',
+    )
+  const { address, bytes, owner } = operandFor(from, undefined, hierarchy.core, at, 'from')
   if (bytes < 4 || address % 4 !== 0)
     throw badUse(at, 'from', 'a whole word of 4 bytes', `${bytes} bytes`, 'pass block.at(offset, 4)')
-  return { kind: 'condition', condition: conditionHandle(condition, at), from: address, owner }
+  return { node: { kind: 'condition', condition: handle, from: address, owner }, of: place.id }
+}
+
+/** Throws where a copy of the graph would set conditions of the original. */
+export const copiesNoCondition = ({ hierarchy, id }: GraphPlace, at: string): void => {
+  if (hierarchy.hasSetter(id, 'any'))
+    throw badUse(
+      at,
+      'graph',
+      'a graph whose nodes set no condition',
+      'one with a node that sets one, which in a copy would be that of the original',
+      'add the nodes and a condition of its own to the graph that needs them',
+    )
+}
+
+/** Throws where launches of the graph alone would set conditions of a graph around it. */
+export const setsOwnConditions = ({ hierarchy, id }: GraphPlace, at: string): void => {
+  if (hierarchy.hasSetter(id, 'outside'))
+    throw badUse(
+      at,
+      'definition',
+      'a graph whose nodes set conditions of its own',
+      'one with a node that sets a condition of a graph around it',
+      'use the graph around it: node.graph',
+    )
 }

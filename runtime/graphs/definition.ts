@@ -1,4 +1,4 @@
-import { badArgument, badUse, wholeNumber } from '../device/allocator-error.js'
+import { badArgument, badUse, optionsFor, wholeNumber } from '../device/allocator-error.js'
 import type { Core } from '../device/core.js'
 import { coreOfDevice, Device } from '../device/device.js'
 import type { Event } from '../device/event.js'
@@ -8,12 +8,23 @@ import type { CallbackFunction } from '../device/work.js'
 import { DisposedError } from '../errors.js'
 import {
   conditionals,
-  conditionHandle,
+  conditionFor,
   conditionOf,
   conditionWork,
+  copiesNoCondition,
   type GraphCondition,
+  mostBodies,
 } from './conditions.js'
-import { access, graphFor, Hierarchy, nodeFor } from './hierarchy.js'
+import {
+  access,
+  apart,
+  type GraphPlace,
+  Hierarchy,
+  noCopyOf,
+  nodeFor,
+  notEmbeddable,
+  wholeGraphFor,
+} from './hierarchy.js'
 import { type ConditionalNode, conditionalOf, type GraphNode, makeNode } from './node.js'
 import {
   awaitsHost,
@@ -118,7 +129,7 @@ export class GraphDefinition implements Disposable {
   ): GraphNode<'callback'> {
     const at = 'definition.callback'
     this.#alive(at)
-    return this.#add(at, options, callbackParams({ ...options, call }, at))
+    return this.#add(at, options, callbackParams({ ...options, call }, undefined, at))
   }
 
   /** Moves the event to this node in each launch. */
@@ -157,14 +168,18 @@ export class GraphDefinition implements Disposable {
   condition(initial?: number): GraphCondition {
     const at = 'definition.condition'
     this.#alive(at)
-    return conditionOf(this, this.#hierarchy, this.#id, initial, at)
+    return conditionOf(this, this.#place, initial, at)
   }
 
   /** Sets the condition to the 32-bit word at the start of `from`. */
   setCondition(condition: GraphCondition, from: Memory, options: After = {}): GraphNode<'kernel'> {
     const at = 'definition.setCondition'
     this.#alive(at)
-    return this.#add(at, options, { node: conditionWork(condition, from, this.#core, at), given: {} })
+    const { node, of } = conditionWork(condition, from, this.#place, at)
+    const after = this.#after(options, at)
+    const id = this.#hierarchy.tried(at, () => this.#hierarchy.native.add(this.#id, after, node))
+    this.#hierarchy.setsCondition(this.#id, of, id)
+    return makeNode(this, this.#hierarchy, id, {}) as GraphNode<'kernel'>
   }
 
   /** Runs its body where the condition is not 0. */
@@ -181,7 +196,7 @@ export class GraphDefinition implements Disposable {
   }
   /** Runs the body whose index the condition is, or none. */
   switchOn(condition: GraphCondition, count: number, options: After = {}): ConditionalNode {
-    const bodies = wholeNumber('definition.switchOn', 'count', count)
+    const bodies = wholeNumber('definition.switchOn', 'count', count, 1, mostBodies)
     return this.#conditional('definition.switchOn', condition, options, 'switch', bodies)
   }
 
@@ -192,10 +207,16 @@ export class GraphDefinition implements Disposable {
   clone(): GraphDefinition {
     const at = 'definition.clone'
     this.#alive(at)
+    this.#hierarchy.noCaptureInside(this.#id, at)
+    copiesNoCondition(this.#place, at)
     const { native, ordered } = this.#hierarchy
     const hierarchy = new Hierarchy(
       this.#core,
-      this.#hierarchy.tried(at, () => native.clone(this.#id)),
+      this.#hierarchy.tried(
+        at,
+        () => native.clone(this.#id),
+        () => noCopyOf(this.#place, at),
+      ),
     )
     hierarchy.ordered = ordered
     return new GraphDefinition(hierarchy, 0)
@@ -205,11 +226,15 @@ export class GraphDefinition implements Disposable {
   embed(graph: GraphDefinition, options: After = {}): GraphNode<'child'> {
     const at = 'definition.embed'
     this.#alive(at)
-    const child = graphFor(graph, at, this.#core)
+    const child = wholeGraphFor(graph, at, this.#core)
+    apart(child, this.#place, at)
+    copiesNoCondition(child, at)
     const { native } = this.#hierarchy
     const after = this.#after(options, at)
-    const id = this.#hierarchy.tried(at, () =>
-      native.embed(this.#id, after, child.hierarchy.native, child.id),
+    const id = this.#hierarchy.tried(
+      at,
+      () => native.embed(this.#id, after, child.hierarchy.native, child.id),
+      () => notEmbeddable(child, this.#place, at),
     )
     this.#hierarchy.ordered ||= child.hierarchy.ordered
     return makeNode(this, this.#hierarchy, id, {}) as GraphNode<'child'>
@@ -236,19 +261,29 @@ export class GraphDefinition implements Disposable {
   /** Graphviz's text, for people. */
   dot(): string {
     this.#alive('definition.dot')
+    this.#hierarchy.noCaptureInside(this.#id, 'definition.dot')
     return this.#hierarchy.tried('definition.dot', () => this.#hierarchy.native.dot(this.#id))
   }
 
   /**
    * Gives up the graph, all graphs inside it and what their nodes keep. Executables are copies and stay. A
-   * graph inside another goes with it: disposing of it does nothing.
+   * graph inside another goes with it: disposing of it does nothing. Throws while a lane is being captured
+   * into one of them.
    */
   [Symbol.dispose](): void {
     if (this.#id !== 0 || this.#hierarchy.closed) return
+    if (this.valid) {
+      this.#alive('definition[Symbol.dispose]')
+      this.#hierarchy.noCaptureInside(this.#id, 'definition[Symbol.dispose]')
+    }
     const { native, nodes, graphs } = this.#hierarchy
     this.#hierarchy.closed = true
     this.#hierarchy.forget({ nodes: [...nodes.keys()], graphs: [...graphs.keys()] })
     native.close()
+  }
+
+  get #place(): GraphPlace {
+    return { hierarchy: this.#hierarchy, id: this.#id }
   }
 
   get #core(): Core {
@@ -284,7 +319,7 @@ export class GraphDefinition implements Disposable {
     this.#alive(at)
     const after = this.#after(options, at)
     const { native } = this.#hierarchy
-    const handle = conditionHandle(condition, at)
+    const handle = conditionFor(condition, this.#place, at)
     const id = this.#hierarchy.tried(at, () =>
       native.conditional(this.#id, after, handle, conditionals[kind], count),
     )
@@ -296,7 +331,7 @@ export class GraphDefinition implements Disposable {
   }
 
   #after(options: After, at: string): number[] {
-    const after = options.after ?? []
+    const { after = [] } = optionsFor(options, at)
     if (!Array.isArray(after))
       throw badArgument(at, 'after', 'an array of nodes', after, 'pass after: [node]')
     return after.map((node, i) => {
@@ -315,6 +350,7 @@ export class GraphDefinition implements Disposable {
 
   #add<K extends NodeKind>(at: string, options: After, { node, given }: Checked): GraphNode<K> {
     const after = this.#after(options, at)
+    this.#hierarchy.takes(this.#id, node.kind, at)
     const id = this.#hierarchy.tried(at, () => this.#hierarchy.native.add(this.#id, after, node))
     this.#hierarchy.ordered ||= awaitsHost(node)
     return makeNode(this, this.#hierarchy, id, given) as GraphNode<K>

@@ -1,13 +1,15 @@
 import type { NativeExecutable } from '../addon.js'
-import { AllocatorError, badUse } from '../device/allocator-error.js'
+import { AllocatorError, badUse, optionsFor } from '../device/allocator-error.js'
 import type { Core } from '../device/core.js'
 import type { Lane } from '../device/lane.js'
 import { laneAccess } from '../device/lane-access.js'
 import { DisposedError } from '../errors.js'
+import { copiesNoCondition, setsOwnConditions } from './conditions.js'
 import type { GraphDefinition } from './definition.js'
-import { graphFor, nodeFor } from './hierarchy.js'
+import { type GraphPlace, type Hierarchy, nodeFor, notEmbeddable, wholeGraphFor } from './hierarchy.js'
 import { childFor, type GraphNode } from './node.js'
 import { awaitsHost, objectOf, type ParamsOf, paramsOf } from './node-params.js'
+import { triedOn } from './refusals.js'
 
 export interface InstantiateOptions {
   /** Whether kernels keep the priority of the lane that they were captured from. */
@@ -27,9 +29,15 @@ export class ExecutableGraph implements Disposable {
   // Whether a launch waits for JavaScript.
   #ordered: boolean
 
-  private constructor(core: Core, native: NativeExecutable, ordered: boolean) {
-    this.#core = core
-    this.#ordered = ordered
+  // What it was instantiated from, if that is still in use: an executable keeps no definition alive.
+  readonly #source: WeakRef<Hierarchy>
+  readonly #sourceGraph: number
+
+  private constructor({ hierarchy, id }: GraphPlace, native: NativeExecutable) {
+    this.#core = hierarchy.core
+    this.#ordered = hierarchy.ordered
+    this.#source = new WeakRef(hierarchy)
+    this.#sourceGraph = id
     this.#native = native
     this.#number = native.number
   }
@@ -37,8 +45,10 @@ export class ExecutableGraph implements Disposable {
   /** Throws an `AllocatorError` that names the reason where the graph cannot run: a cycle, for instance. */
   static instantiate(definition: GraphDefinition, options: InstantiateOptions = {}): ExecutableGraph {
     const at = 'ExecutableGraph.instantiate'
-    const { hierarchy, id } = graphFor(definition, at)
-    const priorities = options?.nodePriorities === true
+    const place = wholeGraphFor(definition, at)
+    setsOwnConditions(place, at)
+    const { hierarchy, id } = place
+    const priorities = optionsFor(options, at).nodePriorities === true
     const made = hierarchy.tried(at, () => hierarchy.native.instantiate(id, priorities))
     if (typeof made === 'string')
       throw new AllocatorError({
@@ -49,7 +59,7 @@ export class ExecutableGraph implements Disposable {
         found: made,
         next: 'look for cycles, and for conditions that no node reads: definition.dot() draws the graph',
       })
-    return new ExecutableGraph(hierarchy.core, made, hierarchy.ordered)
+    return new ExecutableGraph(place, made)
   }
 
   static is(value: unknown): value is ExecutableGraph {
@@ -92,8 +102,10 @@ export class ExecutableGraph implements Disposable {
   update(definition: GraphDefinition): void {
     const at = 'graph.update'
     this.#live(at)
-    const { hierarchy, id } = graphFor(definition, at, this.#core)
-    const why = this.#core.tried(at, 'a graph', () => this.#native.update(hierarchy.native, id))
+    const place = wholeGraphFor(definition, at, this.#core)
+    setsOwnConditions(place, at)
+    const { hierarchy, id } = place
+    const why = triedOn(this.#core, at, 'a graph', () => this.#native.update(hierarchy.native, id))
     if (why !== '')
       throw badUse(
         at,
@@ -112,17 +124,22 @@ export class ExecutableGraph implements Disposable {
   updateNode<K extends keyof ParamsOf>(node: GraphNode<K>, params: ParamsOf[K]): void {
     const at = 'graph.updateNode'
     this.#live(at)
-    const { hierarchy, id } = nodeFor(node, at, this.#core)
+    const { hierarchy, graph, id } = this.#nodeFor(node, at)
     if (node.kind === 'child') {
-      const child = graphFor(childFor(params, at), at, this.#core)
-      this.#core.tried(at, 'a graph', () =>
-        this.#native.updateChild(hierarchy.native, id, child.hierarchy.native, child.id),
+      const child = wholeGraphFor(childFor(params, at), at, this.#core)
+      copiesNoCondition(child, at)
+      triedOn(
+        this.#core,
+        at,
+        'a graph',
+        () => this.#native.updateChild(hierarchy.native, id, child.hierarchy.native, child.id),
+        () => notEmbeddable(child, { hierarchy, id: graph }, at),
       )
       this.#ordered ||= child.hierarchy.ordered
       return
     }
     const given = paramsOf(node.kind, objectOf(params, node.kind, at), {}, hierarchy.core, at).node
-    this.#core.tried(at, 'a graph', () => this.#native.updateNode(hierarchy.native, id, given))
+    triedOn(this.#core, at, 'a node', () => this.#native.updateNode(hierarchy.native, id, given))
     this.#ordered ||= awaitsHost(given)
   }
 
@@ -131,14 +148,14 @@ export class ExecutableGraph implements Disposable {
     const at = 'graph.enable'
     this.#live(at)
     const { hierarchy, id } = this.#switchable(node, at)
-    this.#core.tried(at, 'a graph', () => this.#native.enable(hierarchy.native, id, enabled === true))
+    triedOn(this.#core, at, 'a node', () => this.#native.enable(hierarchy.native, id, enabled === true))
   }
 
   enabled(node: GraphNode<'copy' | 'fill' | 'kernel'>): boolean {
     const at = 'graph.enabled'
     this.#live(at)
     const { hierarchy, id } = this.#switchable(node, at)
-    return this.#core.tried(at, 'a graph', () => this.#native.enabled(hierarchy.native, id))
+    return triedOn(this.#core, at, 'a node', () => this.#native.enabled(hierarchy.native, id))
   }
 
   /** Launches that are queued still run. */
@@ -148,8 +165,21 @@ export class ExecutableGraph implements Disposable {
     this.#native.destroy()
   }
 
-  #switchable(node: GraphNode<'copy' | 'fill' | 'kernel'>, at: string): ReturnType<typeof nodeFor> {
+  #nodeFor(node: unknown, at: string): ReturnType<typeof nodeFor> {
     const found = nodeFor(node, at, this.#core)
+    const { hierarchy, graph } = found
+    if (hierarchy === this.#source.deref() && hierarchy.within(graph, this.#sourceGraph)) return found
+    throw badUse(
+      at,
+      'node',
+      'a node of the definition that the graph was instantiated from',
+      'one of another definition',
+      'pass the node of that definition: also after graph.update',
+    )
+  }
+
+  #switchable(node: GraphNode<'copy' | 'fill' | 'kernel'>, at: string): ReturnType<typeof nodeFor> {
+    const found = this.#nodeFor(node, at)
     if (!['copy', 'fill', 'kernel'].includes(node.kind))
       throw badUse(
         at,

@@ -1,8 +1,9 @@
 // What the addon knows graphs and nodes by. definition.ts and node.ts make each other's views, so neither can
 // import the other for all that it needs: they fill `access` in.
 import type { NativeGone, NativeGraph } from '../addon.js'
-import { wrongDevice } from '../device/allocator-error.js'
+import { badUse, wrongDevice } from '../device/allocator-error.js'
 import type { Core } from '../device/core.js'
+import { triedOn } from './refusals.js'
 
 /** The classes of views, by what they are of. definition.ts adds `graph`, node.ts adds `node`. */
 export interface Views {
@@ -48,16 +49,87 @@ export const nodeFor = (node: unknown, at: string, core?: Core): NodePlace => {
   if (core?.same(place.hierarchy.core) === false) throw wrongDevice(at, 'a node', core.name)
   return place
 }
+/**
+ * As `graphFor`, for calls that read the graphs inside too: no lane is being captured into any of them. While
+ * a body is being captured it is half made, and the driver alone may touch it.
+ */
+export const wholeGraphFor = (graph: unknown, at: string, core?: Core): GraphPlace => {
+  const place = graphFor(graph, at, core)
+  place.hierarchy.noCaptureInside(place.id, at)
+  return place
+}
 /** The view of a graph of the addon's: the same object at each call. */
 export const definitionOf: typeof access.definitionOf = (hierarchy, id) => access.definitionOf(hierarchy, id)
+
+const halfMade = (at: string): Error =>
+  badUse(
+    at,
+    'a graph',
+    'one that no lane is being captured into',
+    'one with a graph inside whose capture has not ended',
+    'call end() of the builder that captures into it first',
+  )
+
+// CUgraphNodeType's numbers.
+const child = 4
+const conditional = 13
+const callbacksAndEvents = [3, 6, 7]
+
+/** Why a copy of the graph cannot be made, if it is that. */
+export const noCopyOf = ({ hierarchy, id }: GraphPlace, at: string): Error | undefined =>
+  hierarchy.contains(id, [conditional])
+    ? badUse(
+        at,
+        'a graph',
+        'a graph without conditional nodes',
+        'one that has some: the driver does not copy them',
+        'add the conditional nodes to each graph that needs them',
+      )
+    : undefined
+
+/** Why the graph cannot be embedded in another one, if it is one of these reasons. */
+export const notEmbeddable = (graph: GraphPlace, into: GraphPlace, at: string): Error | undefined =>
+  noCopyOf(graph, at) ??
+  (into.hierarchy.inConditional(into.id) && graph.hierarchy.contains(graph.id, callbacksAndEvents)
+    ? badUse(
+        at,
+        'a graph',
+        'a graph without callbacks and events',
+        'one that has some, for the body of a conditional node',
+        'add these nodes to the graph around the conditional node',
+      )
+    : undefined)
+
+/** Throws where a graph would become a part of the graph that it is, or is in. */
+export const apart = (graph: GraphPlace, into: GraphPlace, at: string): void => {
+  if (graph.hierarchy === into.hierarchy)
+    throw badUse(
+      at,
+      'graph',
+      'a graph of another hierarchy',
+      'the graph itself, or one around it or inside it',
+      'build the new graph apart: GraphDefinition.create(device)',
+    )
+}
+
+/** A node that sets a condition: the graph of the node, and the graph that the condition was made for. */
+interface ConditionSet {
+  readonly graph: number
+  readonly of: number
+}
 
 /** A root graph with all graphs inside it. */
 export class Hierarchy {
   readonly nodes = new Map<number, Views['node']>()
   readonly graphs = new Map<number, Views['graph']>()
   closed = false
-  /** The graphs that lanes are being captured into: the driver alone changes them. */
-  readonly capturing = new Set<number>()
+  /** The captures that have not ended, by their graphs, which the driver alone changes meanwhile. */
+  readonly capturing = new Map<number, { abandon(): void }>()
+  /** Where each graph lies that is inside a node: known for those whose number has been asked for. */
+  readonly #around = new Map<number, { readonly graph: number; readonly node: number }>()
+  /** Nodes that set conditions, by their number; of captured ones the number is not known. */
+  readonly #setters = new Map<number, ConditionSet>()
+  readonly #capturedSetters: ConditionSet[] = []
   /** Whether a callback somewhere inside makes the device wait for JavaScript. */
   ordered = false
 
@@ -68,8 +140,88 @@ export class Hierarchy {
     core.reportReleased()
   }
 
-  tried<T>(at: string, call: () => T): T {
-    return this.core.tried(at, 'a graph', call)
+  tried<T>(at: string, call: () => T, why?: () => Error | undefined): T {
+    return triedOn(this.core, at, 'a graph', call, why)
+  }
+
+  /** Whether the graph is a body of a conditional node, or inside one. */
+  inConditional(id: number): boolean {
+    for (let place = this.#around.get(id); place !== undefined; place = this.#around.get(place.graph))
+      if (this.native.kind(place.node) === conditional) return true
+    return false
+  }
+
+  /** Throws where the graph does not take nodes of the kind. */
+  takes(id: number, kind: string, at: string): void {
+    if (!['callback', 'record', 'wait'].includes(kind) || !this.inConditional(id)) return
+    throw badUse(
+      at,
+      'a graph',
+      `a graph that takes nodes of kind ${kind}`,
+      'the body of a conditional node: it takes no callbacks and no events',
+      'add the node to the graph around it, before or after the conditional node',
+    )
+  }
+
+  /** Whether the graph, or one inside it, has a node of one of the kinds, by their numbers. */
+  contains(id: number, kinds: readonly number[]): boolean {
+    return this.native.nodes(id).some(node => {
+      const kind = this.native.kind(node)
+      if (kinds.includes(kind)) return true
+      if (kind !== child && kind !== conditional) return false
+      return this.bodiesOf(id, node, 'node.bodies').some(body => this.contains(body, kinds))
+    })
+  }
+
+  /** The graphs inside a child or conditional node. */
+  bodiesOf(graph: number, node: number, at: string): readonly number[] {
+    const bodies = this.tried(at, () => this.native.bodies(graph, node))
+    for (const body of bodies) this.#around.set(body, { graph, node })
+    return bodies
+  }
+
+  /** Whether the first graph is the second, or inside it. */
+  within(graph: number, other: number): boolean {
+    for (let at: number | undefined = graph; at !== undefined; at = this.#around.get(at)?.graph)
+      if (at === other) return true
+    return false
+  }
+
+  /** Throws where a lane is being captured into a graph inside this one. */
+  noCaptureInside(id: number, at: string): void {
+    for (const captured of this.capturing.keys())
+      if (captured !== id && this.within(captured, id)) throw halfMade(at)
+  }
+
+  /** Throws where a lane is being captured into a graph inside the node. */
+  noCaptureInNode(node: number, at: string): void {
+    for (const captured of this.capturing.keys())
+      for (let place = this.#around.get(captured); place !== undefined; place = this.#around.get(place.graph))
+        if (place.node === node) throw halfMade(at)
+  }
+
+  /** Ends the captures into graphs inside this one. */
+  abandonInside(id: number): void {
+    for (const [captured, capture] of [...this.capturing])
+      if (captured !== id && this.within(captured, id)) capture.abandon()
+  }
+
+  /** A node of `graph` sets a condition of the graph `of`. `node`: its number, where it was not captured. */
+  setsCondition(graph: number, of: number, node?: number): void {
+    if (node === undefined) this.#capturedSetters.push({ graph, of })
+    else this.#setters.set(node, { graph, of })
+  }
+
+  /** The node sets no condition any more. */
+  setsNone(node: number): void {
+    this.#setters.delete(node)
+  }
+
+  /** Whether a node of the graph, or inside it, sets a condition: any, or one of a graph outside. */
+  hasSetter(id: number, which: 'any' | 'outside'): boolean {
+    return [...this.#setters.values(), ...this.#capturedSetters].some(
+      ({ graph, of }) => this.within(graph, id) && (which === 'any' || !this.within(of, id)),
+    )
   }
 
   /** Forgets what has gone, so that the program's views of it keep nothing alive. */
@@ -78,7 +230,11 @@ export class Hierarchy {
       const node = this.nodes.get(id)
       if (node !== undefined) access.dropGiven(node)
       this.nodes.delete(id)
+      this.#setters.delete(id)
     }
-    for (const id of gone.graphs) this.graphs.delete(id)
+    for (const id of gone.graphs) {
+      this.graphs.delete(id)
+      this.#around.delete(id)
+    }
   }
 }

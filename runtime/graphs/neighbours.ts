@@ -1,5 +1,5 @@
 // Edges, as the sets of nodes right before and right after a node.
-import { badUse } from '../device/allocator-error.js'
+import { badArgument, badUse } from '../device/allocator-error.js'
 import { type Hierarchy, nodeFor, type Views } from './hierarchy.js'
 
 type Node = Views['node']
@@ -39,6 +39,14 @@ export class Neighbours implements Iterable<Node> {
   }
   /** Makes the set these nodes and no others. */
   replace(nodes: Iterable<Node>): void {
+    if (typeof (nodes as Partial<Iterable<Node>> | undefined | null)?.[Symbol.iterator] !== 'function')
+      throw badArgument(
+        `node.${this.#side}`,
+        'nodes',
+        'an array of nodes, or another iterable',
+        nodes,
+        `assign [node], or [] for none`,
+      )
     const wanted = new Set(nodes)
     for (const node of wanted) this.#pair(node)
     for (const node of this.#all()) if (!wanted.has(node)) this.#set(node, false)

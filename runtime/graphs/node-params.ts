@@ -14,10 +14,9 @@ import {
   copyWork,
   fillWork,
   kernelWork,
-  type Operand,
 } from '../device/work.js'
 import type { Views } from './hierarchy.js'
-import { type Memory, operandFor, recordNode, waitNode } from './operands.js'
+import { type Memory, type NodeOperand, operandFor, ownedBy, recordNode, waitNode } from './operands.js'
 
 export type NodeKind =
   | 'kernel'
@@ -49,7 +48,10 @@ export interface CopyParams {
   readonly from: Memory
   /** Default: as many as the shorter of the two has. */
   readonly bytes?: number
-  /** Of memory given by its address: what keeps it. A block's allocation, or any object. */
+  /**
+   * Of memory given by its address: what keeps it. A block's allocation, or any object. An update may give an
+   * address that stays another owner; a new address has only the owner that is given with it.
+   */
   readonly toOwner?: unknown
   readonly fromOwner?: unknown
 }
@@ -83,12 +85,14 @@ export interface ParamsOf {
 
 /** What a node was given, for updates in part. Empty for a node that this program did not add by a call. */
 export interface Given {
-  readonly to?: Operand
-  readonly from?: Operand
+  readonly to?: NodeOperand
+  readonly from?: NodeOperand
   readonly bytes?: number | undefined
   readonly value?: number
   readonly shape?: FillOptions
   readonly kernel?: unknown
+  readonly call?: CallbackFunction
+  readonly ordered?: boolean | undefined
 }
 
 /** Checked parameters for the addon, and what later updates may leave out. */
@@ -127,9 +131,9 @@ export const kernelParams = (
 
 /** Without `bytes` a new place is copied as far as it goes, and the old places as far as before. */
 export const copyParams = (params: Partial<CopyParams>, known: Known, core: Core, at: string): Checked => {
-  const place = (name: 'to' | 'from'): Operand =>
+  const place = (name: 'to' | 'from'): NodeOperand =>
     params[name] === undefined && known !== undefined
-      ? own(known[name], name, at)
+      ? ownedBy(own(known[name], name, at), params[`${name}Owner`], core, at, name)
       : operandFor(params[name], params[`${name}Owner`], core, at, name)
   const [to, from] = [place('to'), place('from')]
   const same = params.to === undefined && params.from === undefined
@@ -141,7 +145,9 @@ export const copyParams = (params: Partial<CopyParams>, known: Known, core: Core
 export const fillParams = (params: Partial<FillParams>, known: Known, core: Core, at: string): Checked => {
   const before = params.to === undefined ? known : undefined
   const to =
-    before === undefined ? operandFor(params.to, params.toOwner, core, at, 'to') : own(before.to, 'to', at)
+    before === undefined
+      ? operandFor(params.to, params.toOwner, core, at, 'to')
+      : ownedBy(own(before.to, 'to', at), params.toOwner, core, at, 'to')
   const value = params.value ?? (known === undefined ? undefined : own(known.value, 'value', at))
   const shape = { ...before?.shape, ...shapeOf(params) }
   return { node: fillWork(to, value, shape, at), given: { to, value: value as number, shape } }
@@ -154,10 +160,19 @@ const shapeOf = ({ bits, width, rows, pitch }: FillOptions): FillOptions => ({
   ...(pitch === undefined ? {} : { pitch }),
 })
 
-export const callbackParams = ({ call, ordered }: Partial<CallbackParams>, at: string): Checked => ({
-  node: callbackWork(call, ordered === undefined ? {} : { ordered }, at),
-  given: {},
-})
+/** `ordered` is of functions of JavaScript: a native one that comes in place of one has none of the old one. */
+export const callbackParams = (params: Partial<CallbackParams>, known: Known, at: string): Checked => {
+  const call = params.call ?? (known === undefined ? undefined : own(known.call, 'call', at))
+  const ordered = params.ordered ?? (typeof call === 'function' ? known?.ordered : undefined)
+  return {
+    node: callbackWork(call, ordered === undefined ? {} : { ordered }, at),
+    given: { call: keptCall(call as CallbackFunction), ordered },
+  }
+}
+
+/** The bytes that a native function gets are those of the call. */
+const keptCall = (call: CallbackFunction): CallbackFunction =>
+  typeof call === 'object' && call.data !== undefined ? { ...call, data: call.data.slice() } : call
 
 /** Parameters of a node of any kind but `child`, by its kind. `known`: what may be left out. */
 export const paramsOf = (kind: NodeKind, params: object, known: Known, core: Core, at: string): Checked => {
@@ -170,7 +185,7 @@ export const paramsOf = (kind: NodeKind, params: object, known: Known, core: Cor
     case 'fill':
       return fillParams(params, known, core, at)
     case 'callback':
-      return callbackParams(params, at)
+      return callbackParams(params, known, at)
     case 'record':
       return { node: recordNode(event, core, at), given: {} }
     case 'wait':

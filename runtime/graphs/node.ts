@@ -1,6 +1,17 @@
-import { badArgument, badUse } from '../device/allocator-error.js'
+import { badArgument } from '../device/allocator-error.js'
 import { DisposedError } from '../errors.js'
-import { access, definitionOf, graphFor, type Hierarchy, nodeFor, type Views } from './hierarchy.js'
+import { copiesNoCondition } from './conditions.js'
+import {
+  access,
+  apart,
+  definitionOf,
+  graphFor,
+  type Hierarchy,
+  nodeFor,
+  notEmbeddable,
+  type Views,
+  wholeGraphFor,
+} from './hierarchy.js'
 import { Neighbours } from './neighbours.js'
 import {
   awaitsHost,
@@ -114,9 +125,8 @@ export class GraphNode<K extends NodeKind = NodeKind> {
   get bodies(): readonly Graph[] {
     this.#alive('node.bodies')
     const hierarchy = this.#hierarchy
-    const graph = access.idOf(this.#graph)
     return hierarchy
-      .tried('node.bodies', () => hierarchy.native.bodies(graph, this.#id))
+      .bodiesOf(access.idOf(this.#graph), this.#id, 'node.bodies')
       .map(body => definitionOf(hierarchy, body))
   }
 
@@ -141,6 +151,7 @@ export class GraphNode<K extends NodeKind = NodeKind> {
     )
     hierarchy.tried(at, () => hierarchy.native.update(graph, id, node))
     hierarchy.ordered ||= awaitsHost(node)
+    hierarchy.setsNone(id)
     this.#given = given
   }
 
@@ -148,23 +159,22 @@ export class GraphNode<K extends NodeKind = NodeKind> {
   destroy(): void {
     if (!this.valid) return
     const { hierarchy, graph, id } = nodeFor(this, 'node.destroy')
+    hierarchy.noCaptureInNode(id, 'node.destroy')
     hierarchy.forget(hierarchy.tried('node.destroy', () => hierarchy.native.destroy(graph, id)))
   }
 
   #replaceChild(given: Graph, at: string): void {
     const { hierarchy, graph, id } = nodeFor(this, at)
-    const child = graphFor(given, at, hierarchy.core)
-    if (child.hierarchy === hierarchy)
-      throw badUse(
-        at,
-        'graph',
-        'a graph of another hierarchy',
-        'the node’s own graph, or one around it or inside it',
-        'build the new graph apart: GraphDefinition.create(device)',
-      )
-    hierarchy.forget(
-      hierarchy.tried(at, () => hierarchy.native.updateChild(graph, id, child.hierarchy.native, child.id)),
+    hierarchy.noCaptureInNode(id, at)
+    const child = wholeGraphFor(given, at, hierarchy.core)
+    copiesNoCondition(child, at)
+    apart(child, { hierarchy, id: graph }, at)
+    const gone = hierarchy.tried(
+      at,
+      () => hierarchy.native.updateChild(graph, id, child.hierarchy.native, child.id),
+      () => notEmbeddable(child, { hierarchy, id: graph }, at),
     )
+    hierarchy.forget(gone)
     hierarchy.ordered ||= child.hierarchy.ordered
   }
 

@@ -35,18 +35,44 @@ const namedOwner = (owner: unknown, core: Core, at: string, name: string): Nativ
 const isRaw = (given: unknown): given is RawMemory =>
   typeof given === 'object' && given !== null && 'address' in given && 'bytes' in given
 
+/** An operand of a node. `raw`: memory given by its address, which an owner may be named for. */
+export interface NodeOperand extends Operand {
+  readonly raw: boolean
+}
+
+const ownerOfBlockRefused = (at: string, name: string): Error =>
+  badUse(
+    at,
+    `${name}Owner`,
+    `no owner for ${name}, which is a block: the node keeps its allocation`,
+    'an owner',
+    `leave out ${name}Owner, or give ${name} as { address, bytes }`,
+  )
+
+/** The same memory with another owner, or with the one that it has. */
+export const ownedBy = (
+  operand: NodeOperand,
+  owner: unknown,
+  core: Core,
+  at: string,
+  name: string,
+): NodeOperand => {
+  if (owner === undefined) return operand
+  if (!operand.raw) throw ownerOfBlockRefused(at, name)
+  return { ...operand, owner: namedOwner(owner, core, at, `${name}Owner`) }
+}
+
 /** Checks memory that is given to a node, and the owner that is given for it. */
-export const operandFor = (given: unknown, owner: unknown, core: Core, at: string, name: string): Operand => {
+export const operandFor = (
+  given: unknown,
+  owner: unknown,
+  core: Core,
+  at: string,
+  name: string,
+): NodeOperand => {
   if (Block.is(given) || given instanceof Span) {
-    if (owner !== undefined)
-      throw badUse(
-        at,
-        `${name}Owner`,
-        `no owner for ${name}, which is a block: the node keeps its allocation`,
-        'an owner',
-        `leave out ${name}Owner, or give ${name} as { address, bytes }`,
-      )
-    return operandOf(placeOf(given, core, at, name))
+    if (owner !== undefined) throw ownerOfBlockRefused(at, name)
+    return { ...operandOf(placeOf(given, core, at, name)), raw: false }
   }
   if (!isRaw(given))
     throw badArgument(
@@ -60,6 +86,7 @@ export const operandFor = (given: unknown, owner: unknown, core: Core, at: strin
     address: wholeNumber(at, `${name}.address`, given.address),
     bytes: wholeNumber(at, `${name}.bytes`, given.bytes),
     pinned: given.host === true,
+    raw: true,
     owner: namedOwner(owner, core, at, `${name}Owner`),
   }
 }

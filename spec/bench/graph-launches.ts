@@ -1,7 +1,9 @@
-// What JavaScript takes to launch a graph of 1,000 nodes, beside PyTorch's replay of as many small kernels.
+// What it takes to launch a graph of 1,000 nodes, from JavaScript and from C++, beside PyTorch's replay of as
+// many small kernels.
 import { spawnSync } from 'node:child_process'
 import { orThrow } from '../../dsl/index.js'
 import { Device, ExecutableGraph, GraphDefinition, type GraphNode } from '../../runtime/index.js'
+import { measure } from './allocator-run.js'
 import { middle } from './pipeline-runs.js'
 import { reasonOf, scriptOf } from './python.js'
 
@@ -9,7 +11,8 @@ const nodes = 1000
 /** Launches in a row on an idle device, and how often. */
 const launches = 10
 const repeats = 50
-const bar = 6
+/** Microseconds of a launch, at most. The rest of what JavaScript takes is the way into the addon. */
+const bars = { javascript: 6, native: 2 } as const
 
 /** Nodes in a chain: nothing at all, or four bytes that are filled. */
 const kinds = ['empty', 'fill'] as const
@@ -44,22 +47,47 @@ const replayed = (): readonly number[] => {
   throw new Error(`python3 ${args.join(' ')} failed: ${reasonOf(stderr)}`)
 }
 
-/** A row for each kind of node. Without `peer`, PyTorch is not run. */
-export const graphLaunches = async (name: string, peer = true) => {
+const rowOf = (
+  words: string,
+  us: number,
+  least: number,
+  most: number,
+  theirs: number | undefined,
+  bar: number,
+) => {
+  const held = us <= bar
+  const row = {
+    pipeline: words,
+    'µs a launch': us,
+    spread: `${least.toFixed(1)} to ${most.toFixed(1)}`,
+    ...(theirs === undefined ? {} : { 'PyTorch, µs a replay': theirs, ratio: us / theirs }),
+    bar: `≤ ${bar} µs: ${held ? 'held' : 'missed'}`,
+  }
+  return { row, held }
+}
+
+/** The same launches without JavaScript, on the first GPU. */
+const fromNative = (theirs: number | undefined, log: (line: string) => void) =>
+  measure(['graph-launches'], log, { peer: false }).ours.map(figure =>
+    rowOf(
+      `launch of ${figure['nodes']} ${figure.case} nodes from C++`,
+      figure.median,
+      figure.least,
+      figure.most,
+      theirs,
+      bars.native,
+    ),
+  )
+
+/** A row for each kind of node, from JavaScript and from C++. Without `peer`, PyTorch is not run. */
+export const graphLaunches = async (name: string, log: (line: string) => void, peer = true) => {
   await using device = orThrow(await Device.open(name)())
   const theirs = peer ? middle(replayed()) : undefined
   const results = []
   for (const kind of kinds) {
     const each = await launched(device, kind)
-    const us = middle(each)
-    const row = {
-      pipeline: `launch of ${nodes} ${kind} nodes from JavaScript`,
-      'µs a launch': us,
-      spread: `${Math.min(...each).toFixed(1)} to ${Math.max(...each).toFixed(1)}`,
-      ...(theirs === undefined ? {} : { 'PyTorch, µs a replay': theirs, ratio: us / theirs }),
-      bar: `≤ ${bar} µs: ${us <= bar ? 'held' : 'missed'}`,
-    }
-    results.push({ row, held: us <= bar })
+    const words = `launch of ${nodes} ${kind} nodes from JavaScript`
+    results.push(rowOf(words, middle(each), Math.min(...each), Math.max(...each), theirs, bars.javascript))
   }
-  return results
+  return [...results, ...fromNative(theirs, log)]
 }

@@ -20,6 +20,21 @@ export default program({ graph: net, feeds })
 const good = file('good.mts', source(doubling))
 
 describe('braid', () => {
+  it('takes a plan that fits the memory which the program gives its device', () => {
+    const streaming = join(import.meta.dirname, '../../examples/weight-streaming/program.ts')
+    for (const mode of ['graph', 'auto']) {
+      const args = ['run', streaming, '--device', 'host', '--ticks', '1', '--mode', mode, '--json']
+      const { status, stdout, stderr } = braid(...args)
+      expect([status, stderr]).toEqual([0, expect.not.stringContaining('OutOfMemory')])
+      const { bound } = objectOf(stdout) as { bound: { device: number[] } }
+      expect(bound.device[0]).toBeLessThanOrEqual(4 << 20)
+    }
+    const options = ', options: { host: { memory: 512 } } })'
+    const tight = file('tight.mts', source(doubling.replace('feeds })', `feeds${options}`)))
+    const { status, stderr } = braid('run', tight, '--device', 'host', '--mode', 'graph')
+    expect([status, stderr]).toEqual([1, expect.stringMatching(/at most 512 bytes.*bytes at the least/s)])
+  })
+
   it('runs a program of TypeScript, checks it, and writes one object', () => {
     const trace = join(folder, 'trace.json')
     const { status, stdout, stderr } = braid(

@@ -16,9 +16,15 @@ import { chooseFusion, fusedAlike, leastOf } from './choose-fusion.js'
  */
 const few = 2 ** 25
 
-/** Bytes that a plan in graph mode may hold on each device beside an eager one that holds so many. */
+/** Bytes that a plan in graph mode may hold where an eager one holds so many. */
 const allowed = (bytes: number, { memoryIsGiven }: Settings): number =>
   memoryIsGiven ? Number.POSITIVE_INFINITY : Math.floor(Math.max(cheap * bytes, bytes + few))
+
+/** The same of each device: never more than a device of the machine has, where the eager plan fits it. */
+const allowedOnDevice = (bytes: number, settings: Settings): number => {
+  const { memory } = settings.machine.device
+  return Math.min(allowed(bytes, settings), bytes > memory ? Number.POSITIVE_INFINITY : memory)
+}
 
 /** Whether a launch stands for more than one call, in a tick that is more than one. */
 const savesCalls = ({ graphs = [], commands }: Plan): boolean => {
@@ -54,7 +60,9 @@ const againstGraph = (
   if (graph.nodes.some(({ collective }) => collective !== undefined))
     return 'it has collectives, beside which no graph was measured'
   if (!savesCalls(graph)) return 'no launch of a graph would take the place of several calls'
-  const most = allowed(less, settings)
+  const most = allowedOnDevice(less, settings)
+  if (more > settings.machine.device.memory && more > most)
+    return `it holds ${more} bytes, of ${settings.machine.device.memory} that a device of the machine has`
   if (more > most) return `it holds ${more} bytes, of at most ${most} where memory is not given`
   const mostPinned = allowed(eager.bound.pinned, settings)
   if (graph.bound.pinned > mostPinned)
@@ -101,7 +109,7 @@ export const chooseMode =
       return { taken: against === '' ? other : eager.right, modes: { ...ticks, against } }
     }
     let found = compared(graph.right)
-    const most = allowed(fullest(eager.right.bound), settings)
+    const most = allowedOnDevice(fullest(eager.right.bound), settings)
     const isShorter = found.modes.graph < found.modes.eager * (1 - worth)
     // Fewer arenas or lanes may do in the bytes that there are.
     if (fullest(graph.right.bound) > most && isShorter)

@@ -163,6 +163,45 @@ TEST_F(CudaFakeGraphs, AKernelThatWaitsForNodesMayStartBeforeKernelsHaveEnded) {
   driver_->graphDestroy(made);
 }
 
+// On a capturing stream too a generated kernel says that it may start early: the edge that the driver makes
+// of it is programmatic where a kernel is in front, and only there.
+TEST_F(CudaFakeGraphs, ACapturedKernelMayStartBeforeTheOneInFrontHasEnded) {
+  KernelSpec doubled;
+  doubled.kind = KernelSpec::Kind::map;
+  doubled.shape = {64};
+  doubled.operands = {{DType::f32, 0, {1}}};
+  doubled.code = {{MapOp::operand, 0}, {MapOp::add, 0, 0}};
+  doubled.results = {{1, DType::f32}};
+  doubled.readCount = doubled.writeCount = 1;
+  std::unique_ptr<Kernel> kernel, users;
+  ASSERT_EQ(driver_->prepare(&kernel, doubled, {}), Status::ok) << driver_->lastDetail();
+  KernelSpec user;
+  user.kind = KernelSpec::Kind::cuda;
+  user.name = "twice";
+  user.source = "extern \"C\" __global__ void twice(float* x) {}";
+  user.writeCount = 1;
+  ASSERT_EQ(driver_->prepare(&users, user, {}), Status::ok) << driver_->lastDetail();
+  Stream on = nullptr;
+  ASSERT_EQ(driver_->streamCreate(&on, 0), Status::ok);
+  const DeviceAddress from = 0x1000, to = 0x2000;
+  const int before = calls("programmatic edge");
+  ASSERT_EQ(driver_->captureBegin(on, CaptureMode::relaxed), Status::ok);
+  ASSERT_EQ(driver_->copy(CopyKind::deviceToDevice, to, from, 256, on), Status::ok);
+  ASSERT_EQ(driver_->launch(*kernel, &from, &to, on), Status::ok);
+  EXPECT_EQ(calls("programmatic edge"), before);
+  ASSERT_EQ(driver_->launch(*kernel, &to, &from, on), Status::ok);
+  EXPECT_EQ(calls("programmatic edge"), before + 1);
+  ASSERT_EQ(driver_->launch(*users, nullptr, &to, on), Status::ok);
+  EXPECT_EQ(calls("programmatic edge"), before + 1);
+  Graph made = nullptr;
+  ASSERT_EQ(driver_->captureEnd(on, &made), Status::ok);
+  std::vector<GraphNode> nodes;
+  ASSERT_EQ(driver_->graphNodes(made, &nodes), Status::ok);
+  EXPECT_EQ(nodes.size(), 4u);
+  driver_->graphDestroy(made);
+  driver_->streamDestroy(on);
+}
+
 // Programs whose runs are maps and copies: each edge between two maps is programmatic, and no other is.
 TEST_F(CudaFakeGraphs, KernelsOfAPlanStartBeforeThoseInFrontHaveEnded) {
   std::mt19937 random(20261125);

@@ -154,5 +154,6 @@ void threads(const Run& run);
 void streaming(const Run& run);
 void pageMoves(const Run& run);
 void executor(const Run& run);
+void graphLaunches(const Run& run);
 
 }  // namespace braid::bench

@@ -23,7 +23,7 @@ constexpr Named all[] = {
     {"driver-calls", bench::driverCalls}, {"allocate-free", bench::allocateFree},
     {"cross-lane", bench::crossLane},     {"threads", bench::threads},
     {"page-moves", bench::pageMoves},     {"streaming", bench::streaming},
-    {"executor", bench::executor},
+    {"executor", bench::executor},        {"graph-launches", bench::graphLaunches},
 };
 
 int misuse(const char* what) {

@@ -1,6 +1,6 @@
 // Captures: what lanes are given becomes a graph, in the order that it was given, and keeps its operands.
 import { describe, expect, it } from 'vitest'
-import { ExecutableGraph, GraphBuilder } from '../../../runtime/index.js'
+import { ExecutableGraph, GraphBuilder, GraphDefinition } from '../../../runtime/index.js'
 import { contentOf, KiB, openOn, wordsOf } from '../../fixtures/allocator.js'
 import { axpnOn } from '../../fixtures/device-kernels.js'
 import { collect, soon } from '../../fixtures/graphs.js'
@@ -123,7 +123,7 @@ describe.each(present)('captures on %s', name => {
     using builder = GraphBuilder.create(a).begin()
     builder.split(b)
     b.fill32(x, 1)
-    expect(() => builder.end()).toThrow(/end a capture/)
+    expect(() => builder.end()).toThrow(/wanted\s+a capture all of whose lanes are joined/)
     expect(() => builder.definition).toThrow(/closed/)
     a.fill32(x, 4)
     expect(await contentOf(device, a, x)).toEqual([4])
@@ -246,6 +246,72 @@ describe.each(present)('captures on %s', name => {
       lane.fill32(flag, value)
       graph.launch(lane)
       expect(await contentOf(device, lane, x)).toEqual([wanted])
+    }
+  })
+
+  it('while a body is captured nothing copies, runs, ends or destroys a graph around it', async () => {
+    await using device = await openOn(name)
+    const [lane, other] = [device.lane(), device.lane()]
+    using x = lane.malloc(KiB)
+    using definition = GraphDefinition.create(device)
+    using parent = GraphDefinition.create(device)
+    const node = definition.ifThen(definition.condition(1))
+    using body = GraphBuilder.create(other, { into: node.bodies[0]! }).begin()
+    other.fill32(x, 12)
+    using outside = ExecutableGraph.instantiate(parent)
+    const child = parent.embed(GraphDefinition.create(device))
+    using capture = GraphBuilder.create(lane).begin()
+    for (const call of [
+      () => ExecutableGraph.instantiate(definition),
+      () => outside.update(definition),
+      () => definition.clone(),
+      () => definition.dot(),
+      () => parent.embed(definition),
+      () => capture.embed(definition),
+      () => child.update({ graph: definition }),
+      () => node.destroy(),
+      () => definition[Symbol.dispose](),
+    ])
+      expect(call).toThrow(/found\s+one with a graph inside whose capture has not ended/)
+    expect(() => node.bodies[0]![Symbol.dispose]()).not.toThrow()
+    // Graphs beside the captured one can be changed.
+    definition.fill(x, 1, { bits: 32 }).destroy()
+    capture.end()
+    body.end()
+    using graph = ExecutableGraph.instantiate(definition)
+    graph.launch(lane)
+    expect(await contentOf(device, lane, x)).toEqual([12])
+    node.destroy()
+    // A graph that is captured into itself is not disposed of.
+    using whole = GraphBuilder.create(lane, { into: parent }).begin()
+    expect(() => parent[Symbol.dispose]()).toThrow(/a graph whose capture has not ended/)
+    whole.end()
+  })
+
+  it('a capture ends after those into its bodies, and where it is dropped it drops them', async () => {
+    await using device = await openOn(name)
+    const [lane, other] = [device.lane(), device.lane()]
+    using x = lane.malloc(KiB)
+    for (const dropped of [false, true]) {
+      using builder = GraphBuilder.create(lane).begin()
+      const node = builder.ifThen(builder.condition(1))
+      const body = GraphBuilder.create(other, { into: node.bodies[0]! }).begin()
+      other.fill32(x, 7)
+      expect(() => builder.end()).toThrow(/whose capture has not ended/)
+      expect(builder.building).toBe(true)
+      if (dropped) {
+        builder[Symbol.dispose]()
+        expect([body.building, node.valid]).toEqual([false, false])
+        expect(() => body.end()).toThrow(/ended with that of another builder/)
+      } else {
+        body.end()
+        lane.fill32(x, 1)
+        using graph = builder.end().instantiate()
+        graph.launch(lane)
+        expect(await contentOf(device, lane, x)).toEqual([1])
+      }
+      other.fill32(x, 3)
+      expect(await contentOf(device, other, x)).toEqual([3])
     }
   })
 

@@ -2,7 +2,7 @@
 // edges that are changed, updates of every kind, and what is refused. `coverage.ts` names them.
 import { describe, expect, it } from 'vitest'
 import { type Device, ExecutableGraph, GraphBuilder, GraphDefinition } from '../../../runtime/index.js'
-import { anotherDeviceOf, contentOf, KiB, openOn } from '../../fixtures/allocator.js'
+import { anotherDeviceOf, contentOf, KiB, openOn, thrownBy } from '../../fixtures/allocator.js'
 import { axpnOn } from '../../fixtures/device-kernels.js'
 import { collect, soon } from '../../fixtures/graphs.js'
 import { present } from '../devices.js'
@@ -231,6 +231,145 @@ describe.each(present)('cases of graphs on %s', name => {
     expect(definition.nodes).toHaveLength(0)
     other.condition()
     expect(() => ExecutableGraph.instantiate(other)).toThrow(/condition|a driver call/i)
+  })
+
+  it('a condition is set in its own graph and in graphs inside it, and in no other one', async () => {
+    await using device = await openOn(name)
+    const lane = device.lane()
+    using word = lane.malloc(4)
+    using seen = lane.malloc(KiB)
+    using definition = GraphDefinition.create(device)
+    using other = GraphDefinition.create(device)
+    const foreign = other.condition(0)
+    other.ifThen(foreign)
+    const loop = definition.condition(1)
+    const body = definition.whileLoop(loop).bodies[0]!
+    const inner = body.condition(0)
+    const branch = body.ifThen(inner)
+    const gone = GraphDefinition.create(device)
+    const dead = gone.condition()
+    gone[Symbol.dispose]()
+    using builder = GraphBuilder.create(device.lane()).begin()
+    for (const graph of [definition, body, builder]) {
+      expect(() => graph.setCondition(foreign, word)).toThrow(/wanted\s+a condition of this graph/)
+      expect(() => graph.setCondition({ ...foreign }, word)).toThrow(/a GraphCondition/)
+      expect(() => graph.setCondition({ handle: 999_999n } as never, word)).toThrow(/a GraphCondition/)
+      expect(() => graph.setCondition(dead, word)).toThrow(/its graph was disposed of/)
+      expect(() => graph.ifThen(foreign)).toThrow(/wanted\s+a condition of the graph that/)
+      expect(() => graph.ifThen(dead)).toThrow(/its graph was disposed of/)
+    }
+    expect(() => definition.setCondition(inner, word)).toThrow(/wanted\s+a condition of this graph/)
+    expect(builder.end().definition.nodes).toHaveLength(0)
+    expect([definition.nodes.length, body.nodes.length]).toEqual([1, 1])
+    // The body ends the loop from inside a branch.
+    const set = branch.bodies[0]!
+    set.setCondition(loop, word)
+    using flag = lane.malloc(4)
+    const before = body.setCondition(inner, flag)
+    branch.pred.add(before)
+    branch.pred.add(body.fill(seen, 6, { bits: 32 }))
+    for (const copy of [() => set.clone(), () => other.embed(set), () => ExecutableGraph.instantiate(set)])
+      expect(copy).toThrow(/sets (one|a condition)/)
+    using graph = ExecutableGraph.instantiate(definition)
+    lane.fill32(word, 0)
+    lane.fill32(flag, 1)
+    lane.fill32(seen, 0)
+    graph.launch(lane)
+    expect(await contentOf(device, lane, seen)).toEqual([6])
+  })
+
+  it('what the driver refuses for what it was given is misuse, in words, and leaves the device as it was', async () => {
+    await using device = await openOn(name)
+    const [lane, other] = [device.lane(), device.lane()]
+    using block = lane.malloc(KiB)
+    using definition = GraphDefinition.create(device)
+    using apart = GraphDefinition.create(device)
+    const body = definition.ifThen(definition.condition(1)).bodies[0]!
+    const deep = body.ifThen(body.condition(1)).bodies[0]!
+    using event = device.event()
+    const calling = GraphDefinition.create(device)
+    calling.callback(() => {})
+    const nested = GraphDefinition.create(device)
+    const child = nested.embed(calling)
+    using plain = GraphDefinition.create(device)
+    const inside = plain.fill(block, 1, { bits: 32 })
+    const embedded = plain.embed(apart)
+    using graph = ExecutableGraph.instantiate(plain)
+    const late = plain.fill(block, 1)
+    const misuse = (call: () => unknown, words: RegExp): void => {
+      const error = thrownBy(call)
+      expect([error['_tag'], error.message]).toEqual(['BadArgument', expect.stringMatching(words)])
+      expect(error.message).not.toMatch(/open it again/)
+    }
+    for (const inner of [body, deep]) {
+      misuse(() => inner.callback(() => {}), /takes no callbacks and no events/)
+      misuse(() => inner.record(event), /takes no callbacks and no events/)
+      misuse(() => inner.wait(event), /takes no callbacks and no events/)
+      misuse(() => inner.embed(nested), /a graph without callbacks and events/)
+      using builder = GraphBuilder.create(lane, { into: inner }).begin()
+      misuse(() => builder.callback(() => {}), /takes no callbacks and no events/)
+      misuse(() => lane.callback(() => {}), /takes no callbacks and no events/)
+      expect(builder.building).toBe(true)
+      lane.fill32(block, 8)
+      builder.end()
+    }
+    misuse(() => definition.clone(), /a graph without conditional nodes/)
+    misuse(() => apart.embed(definition), /a graph without conditional nodes/)
+    misuse(() => child.update({ graph: definition }), /a graph without conditional nodes/)
+    misuse(() => graph.updateNode(embedded, { graph: definition }), /a graph without conditional nodes/)
+    misuse(() => definition.embed(definition), /a graph of another hierarchy/)
+    misuse(() => definition.embed(body), /a graph of another hierarchy/)
+    misuse(() => definition.switchOn(definition.condition(), 1e9), /from 1 to 65536/)
+    const foreign = apart.fill(block, 2, { bits: 32 })
+    misuse(() => graph.updateNode(foreign, { to: block, value: 1 }), /one of another definition/)
+    misuse(() => graph.enable(foreign, false), /one of another definition/)
+    misuse(() => graph.enabled(foreign), /one of another definition/)
+    misuse(() => graph.updateNode(late, { to: block, value: 1 }), /a call that the driver takes/)
+    for (const [library, symbol] of [
+      ['libnothing.so', 'f'],
+      ['libm.so.6', 'nothing_f'],
+    ] as const)
+      misuse(() => apart.callback({ library, symbol }), /a library that can be loaded/)
+    using builder = GraphBuilder.create(lane).begin()
+    builder.split(other)
+    other.fill32(block, 1)
+    misuse(() => builder.end(), /a capture all of whose lanes are joined/)
+    inside.update({ value: 5 })
+    graph.launch(lane)
+    expect(await contentOf(device, lane, block)).toEqual([1])
+  })
+
+  it('options that are no object, and edges that are no list, are refused in words', async () => {
+    await using device = await openOn(name)
+    const lane = device.lane()
+    using block = lane.malloc(KiB)
+    using definition = GraphDefinition.create(device)
+    const node = definition.empty()
+    using builder = GraphBuilder.create(device.lane()).begin()
+    const condition = definition.condition()
+    for (const wrong of [null, 5, 'a'] as never[]) {
+      for (const call of [
+        () => definition.copy(block, block, wrong),
+        () => definition.fill(block, 1, wrong),
+        () => definition.callback(() => {}, wrong),
+        () => definition.empty(wrong),
+        () => definition.record(device.event(), wrong),
+        () => definition.wait(device.event(), wrong),
+        () => definition.ifThen(condition, wrong),
+        () => definition.setCondition(condition, block, wrong),
+        () => definition.embed(GraphDefinition.create(device), wrong),
+        () => builder.callback(() => {}, wrong),
+        () => GraphBuilder.create(lane, wrong),
+        () => ExecutableGraph.instantiate(definition, wrong),
+      ])
+        expect(thrownBy(call)).toMatchObject({ _tag: 'BadArgument', subject: 'options' })
+      expect(() => definition.empty({ after: wrong })).toThrow(/an array of nodes/)
+    }
+    for (const wrong of [null, undefined, 5, {}] as never[]) {
+      expect(thrownBy(() => (node.pred = wrong))).toMatchObject({ _tag: 'BadArgument', at: 'node.pred' })
+      expect(thrownBy(() => (node.succ = wrong))).toMatchObject({ _tag: 'BadArgument', at: 'node.succ' })
+    }
+    expect([definition.nodes.length, builder.end().definition.nodes.length]).toEqual([1, 0])
   })
 
   it('elements of three bytes are refused by nodes, updates and captures, which stay as they were', async () => {

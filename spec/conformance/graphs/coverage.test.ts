@@ -5,6 +5,7 @@ import { cases, statements } from './coverage.js'
 
 const here = new URL('.', import.meta.url)
 const nativeFolder = new URL('../../../native/test/graphs/', import.meta.url)
+const cudaFolder = new URL('../../../native/test/cuda/', import.meta.url)
 const text = (folder: URL, end: string): string =>
   readdirSync(folder)
     .filter(file => file.endsWith(end))
@@ -26,7 +27,9 @@ const inTypeScript = [...named.matchAll(/\bit\(\s*'(\d+[^']*)'/g)].flatMap(([, t
 )
 
 const sourceOf = (file: string): string =>
-  file === 'native' ? native : readFileSync(new URL(`${file}.test.ts`, here), 'utf8')
+  file === 'native'
+    ? `${native}\n${text(cudaFolder, '_test.cc')}`
+    : readFileSync(new URL(`${file}.test.ts`, here), 'utf8')
 
 describe('the contract of graphs', () => {
   test('each statement has a test of its number', () => {

@@ -106,7 +106,7 @@ export const captures: readonly Case[] = [
   ['the definition shares ownership', once],
   ['captured and explicit nodes in one graph', builder('a captured graph can be changed as any other')],
   ['a body by capture and by view', bodies],
-  ['programmatic launches', 'no launch of Braid’s has the attribute that makes such edges'],
+  ['programmatic launches', native('ACapturedKernelMayStartBeforeTheOneInFrontHasEnded')],
   ['conditional bodies with forks inside', bodies],
 ]
 

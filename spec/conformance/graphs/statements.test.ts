@@ -116,6 +116,35 @@ describe.each(present)('statements on %s', name => {
     expect(active(device)).toBe(2 * KiB)
   })
 
+  it('29 an update may give an address that stays another owner', async () => {
+    await using device = await openOn(name)
+    const lane = device.lane()
+    const [first, second, source] = [lane.malloc(KiB), lane.malloc(KiB), lane.malloc(KiB)]
+    using other = lane.malloc(KiB)
+    const raw = { address: other.address, bytes: KiB }
+    using definition = GraphDefinition.create(device)
+    const fill = definition.fill(raw, 1, { toOwner: first })
+    const copy = definition.copy(raw, { address: source.address, bytes: KiB }, { fromOwner: source })
+    const ofBlock = definition.fill(other, 1)
+    fill.update({ toOwner: second })
+    copy.update({ toOwner: second })
+    for (const block of [first, second, source]) block.free()
+    await soon(() => active(device) === 3 * KiB)
+    // What is refused changes nothing: the second block and the source are kept.
+    expect(() => fill.update({ toOwner: 5 as never })).toThrow(/a Block, or an object to keep/)
+    for (const owner of [5, {}, other])
+      expect(() => ofBlock.update({ toOwner: owner })).toThrow(/no owner for to, which is a block/)
+    copy.update({ bytes: 64 })
+    expect(active(device)).toBe(3 * KiB)
+    fill.destroy()
+    expect(active(device)).toBe(3 * KiB)
+    // A new address without an owner keeps nothing.
+    copy.update({ to: raw })
+    await soon(() => active(device) === 2 * KiB)
+    copy.update({ from: raw, fromOwner: {} })
+    await soon(() => active(device) === KiB)
+  })
+
   it('17 an owner that is no block is kept itself, until the last graph has gone', async () => {
     await using device = await openOn(name)
     using block = device.malloc(KiB)

@@ -22,7 +22,9 @@ import {
 } from '../../../dsl/index.js'
 import { parsePlanParts } from '../../../dsl/ir/load.js'
 import type { PlanGraph } from '../../../dsl/ir/plan.js'
+import { h200 } from '../../../dsl/machine/h200.js'
 import { verify } from '../../../dsl/verify/verify.js'
+import { network } from '../../../examples/weight-streaming/network.js'
 import { largeGraph } from '../../fixtures/graphs/large.js'
 import { patternGraph, patterns } from '../../fixtures/graphs/patterns.js'
 import { sample } from '../../fixtures/graphs/random.js'
@@ -240,4 +242,18 @@ test('of a graph of thousands of operations, graph mode has the kernels that eag
   expect(eager!.nodes.length).toBeLessThan(
     orThrow(compile(graph, { mode: 'eager', fuse: false })).nodes.length,
   )
+})
+
+test('`auto` takes no plan in graph mode that is larger than the machine, where the eager one fits', () => {
+  const on = (memory: number, mode: 'auto' | 'graph' | 'eager' = 'auto'): Plan =>
+    orThrow(compile(network, { inFlight: 2, mode, machine: { ...h200, device: { ...h200.device, memory } } }))
+  const held = (plan: Plan): number => plan.bound.device[0]!
+  const [eager, graph] = [held(on(4 << 20, 'eager')), held(on(4 << 20, 'graph'))]
+  expect(graph).toBeGreaterThan(4 << 20)
+  expect(held(on(h200.device.memory))).toBe(graph)
+  for (const memory of [graph - 1, 4 << 20, eager]) {
+    const plan = on(memory)
+    expect(held(plan)).toBeLessThanOrEqual(memory)
+    if (plan.graphs === undefined) expect(explain(plan)).toContain(`of ${memory} that a device`)
+  }
 })

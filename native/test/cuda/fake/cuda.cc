@@ -21,6 +21,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/nvrtc_api.h"
@@ -32,6 +33,9 @@ using namespace braid::cuda;
 using namespace fake;
 
 namespace {
+
+// Whether the launch that this thread makes has the attribute of programmatic stream serialization.
+thread_local bool startsEarly = false;
 
 struct FakeModule {
   std::string image;
@@ -385,15 +389,20 @@ CUgraphNodeParams launch;
 launch.type = 0;
 launch.kernel = {function, {gridX, gridY, gridZ}, {blockX, blockY, blockZ}, 0, arguments, nullptr, nullptr,
                  nullptr};
-if (CUresult result = 0; captured(stream, launch, &result)) return result;
+const bool early = std::exchange(startsEarly, false);
+if (CUresult result = 0; captured(stream, launch, &result, early)) return result;
 return launchKernel(function);
 }
 // Counted as the call above.
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction function, void** arguments,
                                  void** extra) {
   if (launch->attributeCount != 1 || launch->attributes[0].id != kLaunchProgrammatic) return 1;
-  return cuLaunchKernel(function, launch->gridX, launch->gridY, launch->gridZ, launch->blockX, launch->blockY,
-                        launch->blockZ, launch->sharedBytes, launch->stream, arguments, extra);
+  startsEarly = true;
+  const CUresult result =
+      cuLaunchKernel(function, launch->gridX, launch->gridY, launch->gridZ, launch->blockX, launch->blockY,
+                     launch->blockZ, launch->sharedBytes, launch->stream, arguments, extra);
+  startsEarly = false;
+  return result;
 }
 bool fake::mayQueue(CUstream stream) { return contextOf(stream) == current; }
 CUresult fake::launchKernel(CUfunction function) {

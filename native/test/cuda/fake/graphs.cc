@@ -178,11 +178,13 @@ CUgraphNodeParams copyOf(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
   return params;
 }
 
-bool captured(CUstream stream, const CUgraphNodeParams& params, CUresult* result) {
+bool captured(CUstream stream, const CUgraphNodeParams& params, CUresult* result, bool early) {
   if (stream == nullptr || of(stream)->capture == nullptr) return false;
   FakeStream& on = *of(stream);
   *result = on.invalid ? 901 : 0;
   if (!mayQueue(stream)) return *result = 400, true;
+  // The edge from a kernel to one that may start early is programmatic.
+  if (early && on.last && on.last->params.type == 0 && gate("programmatic edge")) return *result = 1, true;
   if (!on.invalid)
     on.last = append(*on.capture, params, on.last ? std::vector{on.last} : std::vector<FakeNode*>{});
   return true;

@@ -92,7 +92,7 @@ struct FakeStream {
   bool invalid = false;
 };
 // Work queued on a capturing stream is a node instead. False where the stream does not capture.
-bool captured(CUstream stream, const CUgraphNodeParams& params, CUresult* result);
+bool captured(CUstream stream, const CUgraphNodeParams& params, CUresult* result, bool early = false);
 CUgraphNodeParams copyOf(CUdeviceptr to, CUdeviceptr from, std::size_t bytes);
 CUresult launchKernel(CUfunction function);
 
