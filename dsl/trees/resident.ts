@@ -1,5 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
-import type { Command, Plan, PlanBuffer, PlanGraph } from '../ir/plan.js'
+import type { Command, Plan, PlanBuffer, PlanGraph, PlanNode } from '../ir/plan.js'
 import { commandTableOf } from '../order/command-table.js'
 import { graphEdgesOf } from '../order/graph-edges.js'
 import { heap } from '../order/scratch-arena.js'
@@ -64,11 +64,14 @@ const portsOf = (plan: Plan, life: 'input' | 'output', names: ReadonlySet<string
   return { found, faults }
 }
 
+type After = NonNullable<PlanNode['after']>
 type Run = Extract<Command, readonly ['run', ...unknown[]]>
 
 class Moving {
   private readonly buffers: PlanBuffer[]
   private readonly dropped = new Set<Command>()
+  /** By node that was left out: what comes after it comes after these. */
+  private readonly instead = new Map<number, After>()
   private readonly runs: readonly Run[]
 
   constructor(private readonly source: Plan) {
@@ -84,6 +87,7 @@ class Moving {
       // One launch comes after the other, on every lane, in the one arena of the tree: also where each tick in
       // flight would have an arena, and lanes, of its own.
       inFlight: 1,
+      nodes: source.nodes.map(node => this.withOrders(node)),
       commands: source.commands.filter(command => !this.dropped.has(command)),
     }
     return graphs === undefined ? plan : { ...plan, graphs: this.graphs(plan, graphs) }
@@ -111,6 +115,26 @@ class Moving {
         (_, e) => [edges[2 * (edgeStart[g]! + e)]!, edges[2 * (edgeStart[g]! + e) + 1]!] as const,
       ),
     }))
+  }
+
+  /** A node that comes after one that was left out comes after what that one came after. */
+  private withOrders(node: PlanNode): PlanNode {
+    const { after, ...rest } = node
+    if (after === undefined || !after.some(([id]) => this.instead.has(id))) return node
+    const found = new Map<string, After[number]>()
+    const put = (order: After[number]): void => {
+      const instead = this.instead.get(order[0])
+      if (instead === undefined) found.set(`${order}`, order)
+      else instead.forEach(put)
+    }
+    after.forEach(put)
+    return found.size === 0 ? rest : { ...rest, after: [...found.values()] }
+  }
+
+  private leaveOut(run: Run, instead: After): void {
+    const [, node] = run
+    this.dropped.add(run)
+    this.instead.set(node, [...instead, ...(this.source.nodes[node]!.after ?? [])])
   }
 
   private root(id: number): number {
@@ -160,7 +184,7 @@ class Moving {
     if (!this.copies(upload, input, copy) || !this.isTick(copy)) return
     if (this.live().some(run => run !== upload && this.touches(run[4], copy))) return
     this.merge(copy, input)
-    this.dropped.add(upload)
+    this.leaveOut(upload, [])
   }
 
   /** The maker of an output's value writes the output itself, unless the value is written again afterwards. */
@@ -173,8 +197,9 @@ class Moving {
     if (!this.copies(download, value, output) || !this.isTick(value)) return
     const at = live.indexOf(download)
     if (live.some((run, i) => i > at && this.touches(run[4], value))) return
+    const maker = live.slice(0, at).findLast(run => this.touches(run[4], value))
     this.merge(value, output)
-    this.dropped.add(download)
+    this.leaveOut(download, maker === undefined ? [] : [[maker[1], 'finish']])
   }
 
   /** Makes a buffer, and its views, views of another one of the same length. */

@@ -5,6 +5,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
 import {
   add,
+  after,
   compile,
   download,
   graph,
@@ -51,6 +52,20 @@ describe('a plan whose ports stay on the device', () => {
     expect(copiesIn(plan)).toBe(4)
     expect(copiesIn(residentOf(plan, ['x'], ['x']).plan)).toBe(2)
     expect(copiesIn(residentOf(plan, ['x', 'bias'], ['x', 'sum']).plan)).toBe(0)
+  })
+
+  it('keeps what comes after a copy that it loses behind what that came after', () => {
+    const made = graph('ordered', { x: row }, ({ x }) => {
+      const up = x.pipe(upload(copy))
+      const y = up.pipe(relu())
+      const out = y.pipe(download(copy))
+      const w = param('w', row, { on: 'host' }).pipe(after(up), upload(lane('weights')))
+      return { x: out, z: w.pipe(mul(2), download(copy)) }
+    })
+    const plan = planned(made as never)
+    const { plan: moved } = residentOf(plan, ['x'], ['x'])
+    expect(copiesIn(moved)).toBe(copiesIn(plan) - 2)
+    expect(verify(moved, { safety: true }).filter(({ law }) => law === 'L10')).toEqual([])
   })
 
   it('reports a port that it does not have, and a plan without places', () => {
