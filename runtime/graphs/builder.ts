@@ -19,10 +19,11 @@ import { ExecutableGraph, type InstantiateOptions } from './executable.js'
 import {
   apart,
   definitionOf,
+  fitsBody,
   type GraphPlace,
   graphFor,
   Hierarchy,
-  notEmbeddable,
+  noCopyOf,
   wholeGraphFor,
 } from './hierarchy.js'
 import { type ConditionalNode, conditionalOf } from './node.js'
@@ -283,12 +284,13 @@ export class GraphBuilder implements Disposable {
     const place = wholeGraphFor(GraphBuilder.is(child) ? child.definition : child, at, this.#core)
     apart(place, capture.place, at)
     copiesNoCondition(place, at)
+    fitsBody(place, capture.place, at)
     const { hierarchy, id } = place
     const lane = laneAccess.idFor(this.#lane, this.#core, at, true)
     capture.tried(
       at,
       () => capture.native.embed(lane, hierarchy.native, id),
-      () => notEmbeddable(place, capture.place, at),
+      () => noCopyOf(place, at),
     )
     capture.hierarchy.ordered ||= hierarchy.ordered
   }

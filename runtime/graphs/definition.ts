@@ -18,11 +18,11 @@ import {
 import {
   access,
   apart,
+  fitsBody,
   type GraphPlace,
   Hierarchy,
   noCopyOf,
   nodeFor,
-  notEmbeddable,
   wholeGraphFor,
 } from './hierarchy.js'
 import { type ConditionalNode, conditionalOf, type GraphNode, makeNode } from './node.js'
@@ -229,12 +229,13 @@ export class GraphDefinition implements Disposable {
     const child = wholeGraphFor(graph, at, this.#core)
     apart(child, this.#place, at)
     copiesNoCondition(child, at)
+    fitsBody(child, this.#place, at)
     const { native } = this.#hierarchy
     const after = this.#after(options, at)
     const id = this.#hierarchy.tried(
       at,
       () => native.embed(this.#id, after, child.hierarchy.native, child.id),
-      () => notEmbeddable(child, this.#place, at),
+      () => noCopyOf(child, at),
     )
     this.#hierarchy.ordered ||= child.hierarchy.ordered
     return makeNode(this, this.#hierarchy, id, {}) as GraphNode<'child'>

@@ -6,7 +6,7 @@ import { laneAccess } from '../device/lane-access.js'
 import { DisposedError } from '../errors.js'
 import { copiesNoCondition, setsOwnConditions } from './conditions.js'
 import type { GraphDefinition } from './definition.js'
-import { type GraphPlace, type Hierarchy, nodeFor, notEmbeddable, wholeGraphFor } from './hierarchy.js'
+import { fitsBody, type GraphPlace, type Hierarchy, noCopyOf, nodeFor, wholeGraphFor } from './hierarchy.js'
 import { childFor, type GraphNode } from './node.js'
 import { awaitsHost, objectOf, type ParamsOf, paramsOf } from './node-params.js'
 import { triedOn } from './refusals.js'
@@ -128,12 +128,13 @@ export class ExecutableGraph implements Disposable {
     if (node.kind === 'child') {
       const child = wholeGraphFor(childFor(params, at), at, this.#core)
       copiesNoCondition(child, at)
+      fitsBody(child, { hierarchy, id: graph }, at)
       triedOn(
         this.#core,
         at,
         'a graph',
         () => this.#native.updateChild(hierarchy.native, id, child.hierarchy.native, child.id),
-        () => notEmbeddable(child, { hierarchy, id: graph }, at),
+        () => noCopyOf(child, at),
       )
       this.#ordered ||= child.hierarchy.ordered
       return

@@ -87,18 +87,20 @@ export const noCopyOf = ({ hierarchy, id }: GraphPlace, at: string): Error | und
       )
     : undefined
 
-/** Why the graph cannot be embedded in another one, if it is one of these reasons. */
-export const notEmbeddable = (graph: GraphPlace, into: GraphPlace, at: string): Error | undefined =>
-  noCopyOf(graph, at) ??
-  (into.hierarchy.inConditional(into.id) && graph.hierarchy.contains(graph.id, callbacksAndEvents)
-    ? badUse(
-        at,
-        'a graph',
-        'a graph without callbacks and events',
-        'one that has some, for the body of a conditional node',
-        'add these nodes to the graph around the conditional node',
-      )
-    : undefined)
+/**
+ * Throws where a graph would bring callbacks or events into the body of a conditional node. A driver may take it, and
+ * refuse to make the whole executable.
+ */
+export const fitsBody = (graph: GraphPlace, into: GraphPlace, at: string): void => {
+  if (into.hierarchy.inConditional(into.id) && graph.hierarchy.contains(graph.id, callbacksAndEvents))
+    throw badUse(
+      at,
+      'a graph',
+      'a graph without callbacks and events',
+      'one that has some, for the body of a conditional node',
+      'add these nodes to the graph around the conditional node',
+    )
+}
 
 /** Throws where a graph would become a part of the graph that it is, or is in. */
 export const apart = (graph: GraphPlace, into: GraphPlace, at: string): void => {

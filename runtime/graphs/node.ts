@@ -5,10 +5,11 @@ import {
   access,
   apart,
   definitionOf,
+  fitsBody,
   graphFor,
   type Hierarchy,
+  noCopyOf,
   nodeFor,
-  notEmbeddable,
   type Views,
   wholeGraphFor,
 } from './hierarchy.js'
@@ -168,11 +169,12 @@ export class GraphNode<K extends NodeKind = NodeKind> {
     hierarchy.noCaptureInNode(id, at)
     const child = wholeGraphFor(given, at, hierarchy.core)
     copiesNoCondition(child, at)
+    fitsBody(child, { hierarchy, id: graph }, at)
     apart(child, { hierarchy, id: graph }, at)
     const gone = hierarchy.tried(
       at,
       () => hierarchy.native.updateChild(graph, id, child.hierarchy.native, child.id),
-      () => notEmbeddable(child, { hierarchy, id: graph }, at),
+      () => noCopyOf(child, at),
     )
     hierarchy.forget(gone)
     hierarchy.ordered ||= child.hierarchy.ordered

@@ -69,7 +69,9 @@ describe.each(present)('executables of a tree on %s', device => {
       }
       // What was in use when it should have gone has gone since.
       await t.drained()
-      expect(t.stats().executables.bytes).toBeLessThanOrEqual(Math.max(executables, bytes / 3 + 1024))
+      // One stays, however large it is.
+      const left = t.stats().executables
+      if (left.open > 1) expect(left.bytes).toBeLessThanOrEqual(executables)
     }
   })
 

@@ -272,6 +272,7 @@ describe.each(present)('a plan tree on %s', device => {
       values.push(last.values)
     }
     const read = last.handles.state.read()
+    read.catch(() => undefined)
     await own.close()
     const ends = await Promise.allSettled([...values, read])
     for (const end of ends)
