@@ -25,7 +25,7 @@ const mayInclude = {
   memory: ['driver', 'order'],
   graphs: ['driver', 'order'],
   executor: ['driver', 'kernels', 'order', 'memory', 'graphs'],
-  tools: ['driver', 'memory', 'executor'],
+  tools: ['driver', 'memory', 'executor', 'graphs'],
   bindings: ['driver', 'kernels', 'memory', 'executor', 'graphs', 'tools'],
 }
 

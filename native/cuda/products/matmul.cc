@@ -294,7 +294,8 @@ Status Blas::prepareOwn(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel)
   const Status status = generate(source, 2 + spec.epilogue.reads(), "cuLaunchKernel(matmul)", &tiled);
   if (status != Status::ok) return status;
   std::unique_ptr<Kernel> few = MatmulProblem::supported(spec) ? fewRows(spec) : nullptr;
-  *kernel = few ? std::make_unique<OwnMatmul>(std::move(few), std::move(tiled), spec) : std::move(tiled);
+  if (few) tiled = std::make_unique<OwnMatmul>(std::move(few), std::move(tiled), spec);
+  *kernel = std::move(tiled);
   return Status::ok;
 }
 

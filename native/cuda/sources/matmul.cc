@@ -142,9 +142,9 @@ braid_matmul_few(const A* a, const B* b, PARAMETERS Index count) {
 }
 )cuda";
 
-// A block makes one 64 × 64 tile of c, a thread 4 × 4 elements of it, walking along k in steps of 16. Past the
-// edges the tiles hold zeros. Which index of an operand runs fastest across threads depends on its layout, so that
-// its reads stay side by side.
+// A block makes one 64 × 64 tile of c, a thread 4 × 4 elements of it, walking along k in steps of 16. Past
+// the edges the tiles hold zeros. Which index of an operand runs fastest across threads depends on its
+// layout, so that its reads stay side by side.
 constexpr const char* kBody = R"cuda(
 constexpr int TILE = 64, STEP = 16;
 // TILE lines of an operand along k, from line0 and k0 on: ACROSS, lines lie side by side in memory.
