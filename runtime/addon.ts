@@ -73,18 +73,19 @@ export interface NativeReport {
   readonly devices: readonly NativeDeviceInfo[]
   readonly libraries: readonly { name: string; found: string; version: string; problem: string }[]
   /**
-   * Whether cuDNN is asked: `measured`, where it is faster; on GPUs from this compute capability on (80: 8.0), of problems
-   * of so many floating-point operations. `always` asks it of all problems, and measures nothing.
+   * Whether cuDNN is asked: `measured`, where it is faster; on GPUs from this compute capability on (80:
+   * 8.0), of problems of so many floating-point operations. `always` asks it of all problems, and measures
+   * nothing.
    */
   readonly cudnn: { use: 'measured' | 'never' | 'always'; leastArchitecture: number; askedFrom: number }
   /**
-   * The measured choices of algorithms: the folder where they are kept (empty: nowhere), how many are there, and
-   * how many this process has measured. And how many kernels of this process call cuDNN.
+   * The measured choices of algorithms: the folder where they are kept (empty: nowhere), how many are there,
+   * and how many this process has measured. And how many kernels of this process call cuDNN.
    */
   readonly choices: { folder: string; kept: number; measured: number; byCudnn: number }
   /**
-   * The code of generated kernels: the folder where it is kept (empty: nowhere), of how many kernels, and how many this
-   * process has compiled.
+   * The code of generated kernels: the folder where it is kept (empty: nowhere), of how many kernels, and how
+   * many this process has compiled.
    */
   readonly kernels: { folder: string; kept: number; compiled: number }
 }
@@ -132,8 +133,9 @@ export interface NativeProgramSpec {
   readonly events: number
   readonly commands: Int32Array
   /**
-   * Ranges of commands that are launched as graphs: commands `from` up to `to`, counted, not words. Graph g has
-   * the edges `edgeStart[g]` up to `edgeStart[g + 1]`, edge e from command `edges[2e]` to `edges[2e + 1]`.
+   * Ranges of commands that are launched as graphs: commands `from` up to `to`, counted, not words. Graph g
+   * has the edges `edgeStart[g]` up to `edgeStart[g + 1]`, edge e from command `edges[2e]` to `edges[2e +
+   * 1]`.
    */
   readonly graphs: {
     readonly from: Int32Array
@@ -146,7 +148,10 @@ export interface NativeProgramSpec {
   readonly enforced: boolean
   /** By device: the bytes of one arena. */
   readonly arenaBytes: readonly number[]
-  /** Default 1: all ticks have one arena. Else `inFlight`: each slot's tick has an arena and streams of its own. */
+  /**
+   * Default 1: all ticks have one arena. Else `inFlight`: each slot's tick has an arena and streams of its
+   * own.
+   */
   readonly arenas?: number
   /** Bytes that each device and the pinned memory may hold for this program. */
   readonly bound: { readonly device: readonly number[]; readonly pinned: number }
@@ -230,19 +235,23 @@ export interface NativeProgram {
    * and its size. The next tick in the slot comes after all uses that were marked on it.
    */
   block(buffer: number, slot: number): readonly [handle: number, address: number, size: number]
-  /** Copies bytes into a device state or param buffer, after the ticks in flight: submit none before it resolves. */
+  /**
+   * Copies bytes into a device state or param buffer, after the ticks in flight: submit none before it
+   * resolves.
+   */
   load(buffer: number, bytes: Uint8Array): Promise<void>
   /** Copies a device state or param buffer out, after the ticks in flight: submit none before it resolves. */
   read(buffer: number): Promise<ArrayBuffer>
   /**
-   * Copies states and parameters of another program on the same devices into this one's, on their devices: pairs of a
-   * buffer there and a buffer here. After the ticks in flight of both: submit none before it resolves.
+   * Copies states and parameters of another program on the same devices into this one's, on their devices:
+   * pairs of a buffer there and a buffer here. After the ticks in flight of both: submit none before it
+   * resolves.
    */
   take(from: NativeProgram, buffers: Uint32Array): Promise<void>
   /**
-   * Hands tick number `tick` (0, 1, 2 …) to the issuing thread and returns at once. Its inputs and outputs are in
-   * the slot, filled before: tick mod inFlight where none is named. In a sequence it comes after `uses`: events of
-   * the device, by number, whose owner keeps them until the call returns.
+   * Hands tick number `tick` (0, 1, 2 …) to the issuing thread and returns at once. Its inputs and outputs
+   * are in the slot, filled before: tick mod inFlight where none is named. In a sequence it comes after
+   * `uses`: events of the device, by number, whose owner keeps them until the call returns.
    */
   submit(tick: number, slot?: number, uses?: readonly number[]): void
   /**
@@ -257,8 +266,8 @@ export interface NativeProgram {
 }
 
 /**
- * Launches of several programs of one device over the same memory: each begins, on the device, after the end of the
- * one that was submitted before it.
+ * Launches of several programs of one device over the same memory: each begins, on the device, after the end
+ * of the one that was submitted before it.
  */
 export interface NativeSequence {
   /** How many launches the issuing thread has issued. */
@@ -460,7 +469,9 @@ export interface NativeCapture {
    * As `NativeSpace.malloc`, with the number of the home lane in `out` too. Pool 0 is the capture's own.
    */
   malloc(lane: number, bytes: number, pool: number, site: number): number
-  /** A use of a block of the capture's pools, or with `stream` all uses until its free; another one is kept. */
+  /**
+   * A use of a block of the capture's pools, or with `stream` all uses until its free; another one is kept.
+   */
   use(lane: number, block: { readonly space: 0 | 1; readonly block: number }, stream: boolean): void
   end(): void
   /** Ends the capture, if it has not ended. Idempotent. */
@@ -493,7 +504,9 @@ export interface NativeLane {
 export interface NativeCachingDevice {
   /** Shares with one number are of one memory: their lanes, blocks and events go together. */
   readonly memoryId: number
-  /** The options that the memory was opened with, as `openCaching` was given them; '' where it was not shared. */
+  /**
+   * The options that the memory was opened with, as `openCaching` was given them; '' where it was not shared.
+   */
   readonly settings: string
   readonly info: NativeDeviceInfo
   readonly out: Float64Array
@@ -557,8 +570,8 @@ export interface NativeCachingDevice {
     reference: ((reads: ArrayBuffer[], writes: ArrayBuffer[], scalars: number[]) => void) | undefined,
   ): Promise<NativeKernel>
   /**
-   * Makes a lane of a priority (-1 high, 0, 1 low); with priority undefined, over the caller's stream. Null: there are
-   * too many.
+   * Makes a lane of a priority (-1 high, 0, 1 low); with priority undefined, over the caller's stream. Null:
+   * there are too many.
    */
   addLane(name: string, priority: number | undefined, stream?: bigint): NativeLane | null
   retireLane(lane: number): void
@@ -674,7 +687,9 @@ export interface Addon {
     where: number | HostOptions,
     device: NativeAllocatorOptions,
     pinned: NativeAllocatorOptions,
-    /** Joins the memory that is open under this name, with these settings or with `any`; else shares its own. */
+    /**
+     * Joins the memory that is open under this name, with these settings or with `any`; else shares its own.
+     */
     name?: string,
     settings?: string,
     any?: boolean,

@@ -13,7 +13,8 @@ import { ask, entry, root, Stop } from './lib/run.mjs'
 import { testFolder } from './lib/suites.mjs'
 import { close, listSkipped, runGoogleTest, runVitest, tally } from './lib/tally.mjs'
 
-// One GPU serves processes in turn: each test waits for others, with sixteen of them some beyond their time limit.
+// One GPU serves processes in turn: each test waits for others, with sixteen of them some beyond their time
+// limit.
 const conformance = ['spec/conformance/', 'spec/pytorch/', '--maxWorkers=8', '--testTimeout=150000']
 
 const options = () => {

@@ -14,7 +14,9 @@ export interface InterpretOptions {
   readonly dims?: Readonly<Record<string, number>>
   /** The number of ticks of a graph without inputs; default 1. Other graphs end with their feeds. */
   readonly ticks?: number
-  /** Called before each tick: it may read and write states by name, as `session.state` does between two ticks. */
+  /**
+   * Called before each tick: it may read and write states by name, as `session.state` does between two ticks.
+   */
   readonly between?: Between
 }
 

@@ -25,8 +25,8 @@ export interface Where {
 
 /**
  * One node of a graph: one value a tick, or as many as its rate (language/rates.ts). `inputs` are indices
- * into `GraphIR.nodes`, always smaller than the node's own index, except that a `delay` node's single input (the
- * value it remembers for the next tick) may be any index.
+ * into `GraphIR.nodes`, always smaller than the node's own index, except that a `delay` node's single input
+ * (the value it remembers for the next tick) may be any index.
  *
  * A collective (`allReduce`, `allGather`, `reduceScatter`, `allToAll`, `broadcast`, `permute`; one device
  * value) has attrs `{ communicator: { name, size, groups? } }` and what is its own: `how`, `root`, `pairs`,

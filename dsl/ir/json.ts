@@ -124,8 +124,8 @@ const numberText = (value: number): string => {
 }
 
 /**
- * For JSON.stringify of what is compared and never read again: JSON writes NaN and the infinities as null and -0 as
- * 0, and kernels that differ in them must not become one.
+ * For JSON.stringify of what is compared and never read again: JSON writes NaN and the infinities as null and
+ * -0 as 0, and kernels that differ in them must not become one.
  */
 export const exactNumbers = (_key: string, value: unknown): unknown =>
   typeof value === 'number' && (!Number.isFinite(value) || Object.is(value, -0))

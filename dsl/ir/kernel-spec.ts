@@ -31,18 +31,18 @@ export interface CopySpec {
 
 /**
  * One fused elementwise kernel over `shape`. Operand i is read at the element offset `offset + Σ index[d] ·
- * strides[d]` (stride 0 broadcasts, other strides make slices), or, where it is `indexed`, further on from there;
- * every result is written densely, row-major.
+ * strides[d]` (stride 0 broadcasts, other strides make slices), or, where it is `indexed`, further on from
+ * there; every result is written densely, row-major.
  *
  * `code` is in single assignment: instruction j yields value j, arguments name earlier values. All values are
  * f32 when `compute` is `f32`, and i32 when it is `i32`; loads widen, stores narrow (f16/bf16 round to
  * nearest even; f32 → u8/i32 truncates toward zero and saturates, NaN → 0; i32 → u8 saturates; i32 → float is
  * done by a `f32` map: loads of i32/u8 convert).
  *
- * A row are the elements along the last dimension of `shape`. `rowSum`, `rowMean`, `rowMax` and `rowMin` are one
- * number a row, and so is what is computed of such numbers, of constants and of operands that are the same along the
- * row; elsewhere it stands for each element of the row. Sums are of f32 (i32, which wraps); on `host` from the
- * first element to the last. No more than 64 reductions follow from one another.
+ * A row are the elements along the last dimension of `shape`. `rowSum`, `rowMean`, `rowMax` and `rowMin` are
+ * one number a row, and so is what is computed of such numbers, of constants and of operands that are the
+ * same along the row; elsewhere it stands for each element of the row. Sums are of f32 (i32, which wraps); on
+ * `host` from the first element to the last. No more than 64 reductions follow from one another.
  */
 export interface MapSpec {
   readonly kind: 'map'
@@ -69,8 +69,8 @@ export interface MapOperand {
 }
 
 /**
- * The element lies `i · step` further on, where i is what operand `by` has at this point: one of i32, which is not
- * indexed itself. Where i is outside of 0 to length − 1 the value is 0, and nothing is read.
+ * The element lies `i · step` further on, where i is what operand `by` has at this point: one of i32, which
+ * is not indexed itself. Where i is outside of 0 to length − 1 the value is 0, and nothing is read.
  */
 export interface MapIndex {
   readonly by: number
@@ -100,8 +100,8 @@ export type MapUnary =
 export type MapRowReduction = 'rowSum' | 'rowMean' | 'rowMax' | 'rowMin'
 export type MapBinary = 'add' | 'sub' | 'mul' | 'div' | 'min' | 'max' | 'pow' | 'lt' | 'le' | 'eq'
 /**
- * `index` is the index of the element along a dimension of `shape`. `select` takes its second argument where the
- * first is not 0, else its third. Comparisons yield 1 or 0.
+ * `index` is the index of the element along a dimension of `shape`. `select` takes its second argument where
+ * the first is not 0, else its third. Comparisons yield 1 or 0.
  */
 export type MapInstruction =
   | readonly ['operand', number]
@@ -112,9 +112,10 @@ export type MapInstruction =
   | readonly ['select', number, number, number]
 
 /**
- * reads [a, b], then the bias and the residual where the epilogue has them, writes [c], then the auxiliary output
- * where the epilogue has one, then the workspace where there is one: c[i] = a[i] · b[i] for i < batch, row-major,
- * accumulated in f32. a is m × k (k × m when `transposeA`), b is k × n (n × k when `transposeB`), c is m × n.
+ * reads [a, b], then the bias and the residual where the epilogue has them, writes [c], then the auxiliary
+ * output where the epilogue has one, then the workspace where there is one: c[i] = a[i] · b[i] for i < batch,
+ * row-major, accumulated in f32. a is m × k (k × m when `transposeA`), b is k × n (n × k when `transposeB`),
+ * c is m × n.
  */
 export interface MatmulSpec {
   readonly kind: 'matmul'
@@ -167,8 +168,9 @@ export interface MatmulEpilogue {
   /** `gelu` is its form by tanh. */
   readonly activation?: 'relu' | 'gelu'
   /**
-   * What the activation is computed of is written too: laid out and rounded as c, and aligned to `auxiliaryAlignment`
-   * bytes. On a device that computes the activation apart, it is computed of what was rounded.
+   * What the activation is computed of is written too: laid out and rounded as c, and aligned to
+   * `auxiliaryAlignment` bytes. On a device that computes the activation apart, it is computed of what was
+   * rounded.
    */
   readonly auxiliary?: true
   /** Laid out as c. */
@@ -178,14 +180,14 @@ export interface MatmulEpilogue {
 export const auxiliaryAlignment = 16
 
 /**
- * reads [q, k, v], then the mask and the length where the spec has them, writes [y]: softmax(q · kᵀ · scale) · v,
- * scores and softmax in f32. q is batch × heads × queries × size, k batch × groups × keys × size, v batch × groups ×
- * keys × valueSize and y batch × heads × queries × valueSize, each row dense and each at strides of its own, so that
- * views need no copy. heads / groups heads after one another read one group.
+ * reads [q, k, v], then the mask and the length where the spec has them, writes [y]: softmax(q · kᵀ · scale)
+ * · v, scores and softmax in f32. q is batch × heads × queries × size, k batch × groups × keys × size, v
+ * batch × groups × keys × valueSize and y batch × heads × queries × valueSize, each row dense and each at
+ * strides of its own, so that views need no copy. heads / groups heads after one another read one group.
  *
- * A query sees a key whose mask is not 0. The `length` is one i32: only as many keys, the first ones, are seen. With
- * `causal` the last query sees the last of these, the query before it one fewer. A query that sees no key is NaN.
- * The values of keys that no query sees are finite, or not read.
+ * A query sees a key whose mask is not 0. The `length` is one i32: only as many keys, the first ones, are
+ * seen. With `causal` the last query sees the last of these, the query before it one fewer. A query that sees
+ * no key is NaN. The values of keys that no query sees are finite, or not read.
  */
 export interface AttentionSpec {
   readonly kind: 'attention'
@@ -212,10 +214,10 @@ export interface AttentionSpec {
   /** Absent: all keys are there. */
   readonly length?: true
   /**
-   * So many rows are written into the keys and values first, as by two `append`s. Then the last reads are the rows of
-   * the keys, batch × groups × appended × size, those of the values, and their position, one i32; and the writes are
-   * [y, k, v], the latter two the memory of reads 1 and 2. Only where at most `mostSharing` queries share keys, of at
-   * most `mostAppended` elements a row. Absent: none.
+   * So many rows are written into the keys and values first, as by two `append`s. Then the last reads are the
+   * rows of the keys, batch × groups × appended × size, those of the values, and their position, one i32; and
+   * the writes are [y, k, v], the latter two the memory of reads 1 and 2. Only where at most `mostSharing`
+   * queries share keys, of at most `mostAppended` elements a row. Absent: none.
    */
   readonly appended?: number
   /** Bytes of scratch that the last write offers to the library; absent: there is no such write. */
@@ -240,15 +242,15 @@ export interface AttentionOperand {
 }
 
 /**
- * reads [x, w], writes [y], all row-major: the cross-correlation of x with the filters w, accumulated in f32. x is
- * batch × (groups · channels) × each `input`, w is (groups · filters) × channels × each `kernel`, and y is batch ×
- * (groups · filters) × each size that `convOutput` yields. With one spatial dimension
+ * reads [x, w], writes [y], all row-major: the cross-correlation of x with the filters w, accumulated in f32.
+ * x is batch × (groups · channels) × each `input`, w is (groups · filters) × channels × each `kernel`, and y
+ * is batch × (groups · filters) × each size that `convOutput` yields. With one spatial dimension
  *
  *   y[b, g · filters + f, o] = Σ over c < channels and t < kernel of
  *     x[b, g · channels + c, o · stride + t · dilation − before] · w[g · filters + f, c, t],
  *
- * where an element of x outside of 0 to input − 1 is 0, and is not read; with several each has an o and a t of its
- * own. Where `channelsLast` the channels of x, w and y are their last dimension.
+ * where an element of x outside of 0 to input − 1 is 0, and is not read; with several each has an o and a t
+ * of its own. Where `channelsLast` the channels of x, w and y are their last dimension.
  */
 export interface ConvSpec {
   readonly kind: 'conv'
@@ -282,7 +284,9 @@ export interface ConvDim {
   readonly after: number
 }
 
-/** Elements of a group of channels of x with the zeros around them; at most as many as a number holds exactly. */
+/**
+ * Elements of a group of channels of x with the zeros around them; at most as many as a number holds exactly.
+ */
 export const paddedOf = (channels: number, spatial: readonly ConvDim[]): number =>
   spatial.reduce((count, { before, input, after }) => count * (before + input + after), channels)
 
@@ -312,8 +316,8 @@ export interface ReduceSpec {
 }
 
 /**
- * reads [x], writes [y], both outer × length × inner: each element is the sum of those along the length up to its
- * own place. Accumulates in f32 (i32, which wraps, for i32 and u8).
+ * reads [x], writes [y], both outer × length × inner: each element is the sum of those along the length up to
+ * its own place. Accumulates in f32 (i32, which wraps, for i32 and u8).
  */
 export interface ScanSpec {
   readonly kind: 'scan'
@@ -325,8 +329,8 @@ export interface ScanSpec {
 }
 
 /**
- * reads [x, indices], writes [y]: x is outer × length × inner, indices are `count` of i32, y is outer × count ×
- * inner, y[o, j] = x[o, indices[j]]. With `along` the indices are outer × count × inner, and y[o, j, i] =
+ * reads [x, indices], writes [y]: x is outer × length × inner, indices are `count` of i32, y is outer × count
+ * × inner, y[o, j] = x[o, indices[j]]. With `along` the indices are outer × count × inner, and y[o, j, i] =
  * x[o, indices[o, j, i], i]. An index outside of 0 to length − 1 takes zeros, and nothing is read.
  */
 export interface GatherSpec {
@@ -341,9 +345,9 @@ export interface GatherSpec {
 }
 
 /**
- * reads [x, rows, at], writes [x]: x is outer × length × inner, rows are outer × count × inner, `at` is one i32.
- * x[o, at + j] = rows[o, j], for each j whose place is inside of x. The write is the memory of the first read, of
- * which all else stays.
+ * reads [x, rows, at], writes [x]: x is outer × length × inner, rows are outer × count × inner, `at` is one
+ * i32. x[o, at + j] = rows[o, j], for each j whose place is inside of x. The write is the memory of the first
+ * read, of which all else stays.
  */
 export interface AppendSpec {
   readonly kind: 'append'
@@ -355,8 +359,8 @@ export interface AppendSpec {
 }
 
 /**
- * reads [source …], writes [y]: y is outer × (the lengths of all pieces) × inner, its pieces one after the other.
- * A piece is a source of outer × length × inner, or the number `fill`.
+ * reads [source …], writes [y]: y is outer × (the lengths of all pieces) × inner, its pieces one after the
+ * other. A piece is a source of outer × length × inner, or the number `fill`.
  */
 export interface JoinSpec {
   readonly kind: 'join'
@@ -373,10 +377,10 @@ export interface JoinPiece {
 }
 
 /**
- * reads [any, counter], writes [y] of `count` elements: random numbers by Philox4x32-10 (Salmon et al., SC 2011).
- * Elements 4b to 4b + 3 are the four words of the counter (b mod 2^32, b / 2^32, the i32 that is read, `stream`)
- * under the key `seed`. As f32, f16 and bf16 they are the first 24, 11 and 8 bits of the word, in [0, 1); as i32 the
- * whole word. Of the first read nothing is used.
+ * reads [any, counter], writes [y] of `count` elements: random numbers by Philox4x32-10 (Salmon et al., SC
+ * 2011). Elements 4b to 4b + 3 are the four words of the counter (b mod 2^32, b / 2^32, the i32 that is read,
+ * `stream`) under the key `seed`. As f32, f16 and bf16 they are the first 24, 11 and 8 bits of the word, in
+ * [0, 1); as i32 the whole word. Of the first read nothing is used.
  */
 export interface RandomSpec {
   readonly kind: 'random'

@@ -8,14 +8,19 @@ export const isRowReduction = (instruction: MapInstruction): boolean => reductio
 export const hasRows = ({ code, results }: Pick<MapSpec, 'code' | 'results'>): boolean =>
   code.some(isRowReduction) || results.some(({ row }) => row === true)
 
-/** Whether an operand has several elements along a dimension, by its strides and those of what it is indexed by. */
+/**
+ * Whether an operand has several elements along a dimension, by its strides and those of what it is indexed
+ * by.
+ */
 export const differsAlong = (
   { strides, indexed }: Pick<MapOperand, 'strides' | 'indexed'>,
   operands: readonly Pick<MapOperand, 'strides'>[],
   d: number,
 ): boolean => strides[d] !== 0 || (indexed !== undefined && operands[indexed.by]?.strides[d] !== 0)
 
-/** By value: whether it is one number a row, and the passes over the row that end before it can be computed. */
+/**
+ * By value: whether it is one number a row, and the passes over the row that end before it can be computed.
+ */
 export interface MapRows {
   readonly isRow: readonly boolean[]
   readonly depth: readonly number[]

@@ -19,9 +19,9 @@ export interface Plan<_I = unknown, _O = unknown> {
   /** Bytes of each device's arena; only with `storage: 'planned'`. */
   readonly arena?: readonly number[]
   /**
-   * How many ticks in flight have the arenas' `tick` buffers for themselves; only with `graphs`. Absent: 1, one
-   * arena that all ticks share. Else it is `inFlight`: ticks share only `state` and `param` buffers, which lie
-   * below the others and are there once, and no lane orders a tick after the one before.
+   * How many ticks in flight have the arenas' `tick` buffers for themselves; only with `graphs`. Absent: 1,
+   * one arena that all ticks share. Else it is `inFlight`: ticks share only `state` and `param` buffers,
+   * which lie below the others and are there once, and no lane orders a tick after the one before.
    */
   readonly arenas?: number
   readonly lanes: readonly PlanLane[]
@@ -34,8 +34,8 @@ export interface Plan<_I = unknown, _O = unknown> {
   readonly graphs?: readonly PlanGraph[]
   /**
    * The largest relative error that a device may show in one operation of this plan against its reference; 0:
-   * all outputs are those of `interpret` bit for bit. What errors come to at an output follows from the values:
-   * `braid run --check` finds it.
+   * all outputs are those of `interpret` bit for bit. What errors come to at an output follows from the
+   * values: `braid run --check` finds it.
    */
   readonly tolerance?: number
 }
@@ -50,10 +50,10 @@ export type BoundKind = (typeof boundKinds)[number]
 export const boundKinds = ['exact', 'enforced'] as const
 
 /**
- * The commands from `from` up to `to`, which is not among them, run as one executable graph. Its nodes are the
- * runs among these commands, its `edges` pairs of commands, sorted by the later one and then by the earlier
- * one: the transitive reduction of *before* among the nodes (law L11). Records and waits of the range are
- * issued by nobody; what they order outside it is ordered by the launch as a whole, see docs/reference.
+ * The commands from `from` up to `to`, which is not among them, run as one executable graph. Its nodes are
+ * the runs among these commands, its `edges` pairs of commands, sorted by the later one and then by the
+ * earlier one: the transitive reduction of *before* among the nodes (law L11). Records and waits of the range
+ * are issued by nobody; what they order outside it is ordered by the launch as a whole, see docs/reference.
  */
 export interface PlanGraph {
   readonly from: number
@@ -99,8 +99,8 @@ export interface PlanBuffer {
   readonly dtype?: DType
   readonly shape?: readonly number[]
   /**
-   * What a state buffer holds before the first tick: one value for all elements, or each; `given`: data beside the
-   * plan, or what `open` is given. Absent: not initialised.
+   * What a state buffer holds before the first tick: one value for all elements, or each; `given`: data
+   * beside the plan, or what `open` is given. Absent: not initialised.
    */
   readonly init?: number | readonly number[] | 'given'
   /**

@@ -134,7 +134,9 @@ export interface BoundKernel {
   /** For each write, the read that it overwrites; undefined: fresh memory. */
   readonly donates: readonly (number | undefined)[]
   readonly tolerance: number
-  /** Fills `writes`; a donated one holds its read's values already. Yields what the user's function yields. */
+  /**
+   * Fills `writes`; a donated one holds its read's values already. Yields what the user's function yields.
+   */
   readonly reference: (reads: readonly HostArray[], writes: readonly HostArray[]) => unknown
 }
 

@@ -197,7 +197,9 @@ export class Builder {
     return spec
   }
 
-  /** A name with its number: `relu[0]`. Of a part: `softmax[0].sub`, and `softmax[0].sub[1]` for its second. */
+  /**
+   * A name with its number: `relu[0]`. Of a part: `softmax[0].sub`, and `softmax[0].sub[1]` for its second.
+   */
   counted(op: string): string {
     const name = this.whole ? `${this.whole.name}.${op}` : op
     let count = this.counts.get(name)

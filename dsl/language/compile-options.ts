@@ -8,25 +8,27 @@ export interface CompileOptions {
   readonly inFlight?: number | undefined
   /**
    * The most bytes of memory that the plan may take on each of its devices; `fast` (default) keeps every
-   * `ahead`, `small` makes each 0. Where it is left out, `mode: 'auto'` takes graph mode only within a quarter more
-   * than eager mode holds, or 32 MiB.
+   * `ahead`, `small` makes each 0. Where it is left out, `mode: 'auto'` takes graph mode only within a
+   * quarter more than eager mode holds, or 32 MiB.
    */
   readonly memory?: number | 'fast' | 'small' | undefined
   /**
-   * `pooled`: tick buffers are allocated and freed during the tick; `planned`: the compiler gives each buffer an
-   * offset in an arena. Default: `planned` in graph mode, `pooled` in eager mode, which it asks for.
+   * `pooled`: tick buffers are allocated and freed during the tick; `planned`: the compiler gives each buffer
+   * an offset in an arena. Default: `planned` in graph mode, `pooled` in eager mode, which it asks for.
    */
   readonly storage?: 'pooled' | 'planned' | undefined
   /**
-   * `eager`: each command of a tick is issued by itself; `graph`: whatever can be is launched as an executable
-   * graph, and storage is planned; `auto` (default, but with `storage: 'pooled'`): the one with the shorter predicted
-   * tick, where `storage` is that of the eager plan. Graphs of more than 8,192 operations are issued eagerly.
+   * `eager`: each command of a tick is issued by itself; `graph`: whatever can be is launched as an
+   * executable graph, and storage is planned; `auto` (default, but with `storage: 'pooled'`): the one with
+   * the shorter predicted tick, where `storage` is that of the eager plan. Graphs of more than 8,192
+   * operations are issued eagerly.
    */
   readonly mode?: 'eager' | 'graph' | 'auto' | undefined
   /**
-   * Several operations run in one kernel where that takes no longer and holds no more: what is between them is never
-   * stored. Values agree within the operators' tolerance. `false`: each operation has a kernel of its own. Default
-   * `true`, but for graphs of more than 262,144 operations, which would take too long to compile.
+   * Several operations run in one kernel where that takes no longer and holds no more: what is between them
+   * is never stored. Values agree within the operators' tolerance. `false`: each operation has a kernel of
+   * its own. Default `true`, but for graphs of more than 262,144 operations, which would take too long to
+   * compile.
    */
   readonly fuse?: boolean | undefined
   /**

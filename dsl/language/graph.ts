@@ -18,8 +18,8 @@ export interface Graph<I extends Ports = Ports, O extends Ports = Ports> {
 export type FlowsOf<P extends Place, R extends Ports> = { readonly [K in keyof R]: Flow<P, R[K]> }
 
 /**
- * Outputs of a body. One that is downloaded is leased as an array; one that is left on the device is leased as a
- * block of it.
+ * Outputs of a body. One that is downloaded is leased as an array; one that is left on the device is leased
+ * as a block of it.
  */
 export type Outputs = Readonly<Record<string, AnyFlow>>
 

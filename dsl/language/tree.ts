@@ -47,9 +47,9 @@ type InputsOf<P> = P extends Plan<infer I, infer _O> ? I : never
 type OutputsOf<P> = P extends Plan<infer _I, infer O> ? O : never
 
 /**
- * Plans that share one arena, and the order in which the host may launch them. An output stays on the device, and
- * is the input of that name of the plan after it, where some plan that may come next has an input of that name
- * and type. All other inputs come from the host, and all other outputs go there.
+ * Plans that share one arena, and the order in which the host may launch them. An output stays on the device,
+ * and is the input of that name of the plan after it, where some plan that may come next has an input of that
+ * name and type. All other inputs come from the host, and all other outputs go there.
  */
 export interface Tree<
   P extends Plans,

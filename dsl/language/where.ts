@@ -86,7 +86,9 @@ const mostKept = 2 ** 16
 class SourceFile {
   /** Neither Braid's nor Node's. */
   readonly foreign: boolean
-  /** By a number that several may have. A loop makes a million nodes in one place, and they share one object. */
+  /**
+   * By a number that several may have. A loop makes a million nodes in one place, and they share one object.
+   */
   private readonly places = new Map<number, Captured>()
 
   constructor(readonly name: string) {
@@ -135,7 +137,9 @@ const firstIn = (stack: string): Captured | undefined => {
   return first && fileOf(first.file).at(first.line, first.column)
 }
 
-/** Finds the place among call sites, as `prepareStackTrace`: what it returns is what a read of `stack` yields. */
+/**
+ * Finds the place among call sites, as `prepareStackTrace`: what it returns is what a read of `stack` yields.
+ */
 const firstOf = (_: unknown, sites: readonly Site[]): Captured | undefined => {
   for (let i = 0; i < sites.length; i++) {
     const site = sites[i]!
@@ -155,7 +159,9 @@ interface Holder {
   readonly stack?: unknown
 }
 
-/** A stack that nobody has read yet, in `holder`: so many frames, from the caller of the function `above` on. */
+/**
+ * A stack that nobody has read yet, in `holder`: so many frames, from the caller of the function `above` on.
+ */
 const traced = (holder: Holder, frames: number, above: Caller): Holder | undefined => {
   const errors = Error as unknown as StackError
   const { stackTraceLimit } = errors
@@ -176,7 +182,9 @@ const traced = (holder: Holder, frames: number, above: Caller): Holder | undefin
   }
 }
 
-/** From what the read of a stack yields: what `firstOf` found, or the text of an engine that does not ask it. */
+/**
+ * From what the read of a stack yields: what `firstOf` found, or the text of an engine that does not ask it.
+ */
 const placeOf = (stack: unknown): Captured | undefined =>
   typeof stack === 'string' ? firstIn(stack) : (stack as Captured | undefined)
 
@@ -200,8 +208,8 @@ const placeIn = (holder: Holder | undefined): Captured | undefined => {
 }
 
 /**
- * Holds the stacks that are read at once. An engine turns an object that gets a stack into a dictionary, which
- * costs as much as the stack, so there is one of them.
+ * Holds the stacks that are read at once. An engine turns an object that gets a stack into a dictionary,
+ * which costs as much as the stack, so there is one of them.
  */
 const shared: Holder = {}
 
@@ -258,8 +266,9 @@ class Late implements Where {
 export const hereOnDemand = (): Where => new Late(() => here())
 
 /**
- * The place that `here` gives, for what is called so often that even looking for it counts: takes half the time, and
- * keeps the stack until somebody asks. The place is among the next three callers, or it is `unknown`.
+ * The place that `here` gives, for what is called so often that even looking for it counts: takes half the
+ * time, and keeps the stack until somebody asks. The place is among the next three callers, or it is
+ * `unknown`.
  */
 export const hereLater = (): Where => {
   const holder = traced({}, 3, hereLater)

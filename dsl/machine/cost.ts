@@ -254,8 +254,8 @@ const isWideAndWhole =
 const activationSlots = { relu: 1, gelu: 16 } as const
 
 /**
- * Nanoseconds of a product that are not its tiles' products: a tile that is done is scaled, gets its residual and its
- * activation, and is written, and meanwhile its multiprocessor multiplies nothing.
+ * Nanoseconds of a product that are not its tiles' products: a tile that is done is scaled, gets its residual
+ * and its activation, and is written, and meanwhile its multiprocessor multiplies nothing.
  */
 const endOfTiles = ({ m, n, batch, c, epilogue }: MatmulSpec, device: Machine['device']): number => {
   const elements = batch * m * n
@@ -268,11 +268,14 @@ const endOfTiles = ({ m, n, batch, c, epilogue }: MatmulSpec, device: Machine['d
 const floats = (dtype: DType): 'bf16' | 'f16' | 'f32' => (dtype === 'bf16' || dtype === 'f16' ? dtype : 'f32')
 
 /**
- * Of the rate of a library's products what products of one warp reach, which attention and convolutions are made of: 62.9 % of the
- * vendor's figure (Luo et al., arXiv 2402.13499), where libraries reach 89 %.
+ * Of the rate of a library's products what products of one warp reach, which attention and convolutions are
+ * made of: 62.9 % of the vendor's figure (Luo et al., arXiv 2402.13499), where libraries reach 89 %.
  */
 const ofOneWarp = 0.7
-/** The cost of a score between the two products: scaled, compared, exp, summed, rounded; a sum of values scaled. */
+/**
+ * The cost of a score between the two products: scaled, compared, exp, summed, rounded; a sum of values
+ * scaled.
+ */
 const scoreSlots = 11
 /** Queries whose scores of a tile of keys are computed even where the causal order hides them. */
 const hidden = 64
@@ -300,8 +303,8 @@ const fewFilters = 2
 /** Channels, and filters, in a group that a thread has at once, and the elements of its kernel at most. */
 const [mostGrouped, mostTaps] = [8, 64]
 /**
- * How native/cuda/sources/conv.cc divides a convolution: a thread has one element of the result; or all of a group at
- * two places; or tiles are multiplied.
+ * How native/cuda/sources/conv.cc divides a convolution: a thread has one element of the result; or all of a
+ * group at two places; or tiles are multiplied.
  */
 const wayOfConv = ({ channels, filters, spatial, channelsLast }: ConvSpec): 'element' | 'group' | 'tiles' => {
   const taps = spatial.reduce((count, { kernel }) => count * kernel, 1)
@@ -337,7 +340,10 @@ export const columnsTogether = (inner: number, dtype: DType): number => {
 /** Columns that a block of threads has of a running sum. */
 export const columnsOfScan = 256
 
-/** Thread blocks of a kernel with rows: each has a long row, or as many short ones as it has groups of threads. */
+/**
+ * Thread blocks of a kernel with rows: each has a long row, or as many short ones as it has groups of
+ * threads.
+ */
 const blocksOfRows = ({ count, length }: Rows): number =>
   length > warpRow ? count : Math.ceil((count * Math.min(32, Math.max(8, length / 16))) / 128)
 
@@ -351,9 +357,9 @@ const paceOf = (kernel: RowKernel | undefined): number =>
   kernel !== undefined && (kernel.together * kernel.block) / 32 < enoughWarps ? ofFewWarps : 1
 
 /**
- * Nanoseconds of rows that have a block of threads each. A block reads its row, computes and goes on to the next
- * while its last writes are on their way; only the other blocks of its multiprocessor fill its pauses. What does
- * not stay in registers, and operands that each row reads, come from the cache.
+ * Nanoseconds of rows that have a block of threads each. A block reads its row, computes and goes on to the
+ * next while its last writes are on their way; only the other blocks of its multiprocessor fill its pauses.
+ * What does not stay in registers, and operands that each row reads, come from the cache.
  */
 const timeOfBlocks = (
   { shape, code, operands }: MapSpec,
@@ -403,7 +409,8 @@ const kernel = (
       multiprocessors: used,
       arithmetic: share(arithmetic, work),
       bandwidth: share(memory, work),
-      // Filling pipelines draws power at every clock; the rate that power allows was measured with tiles' ends.
+      // Filling pipelines draws power at every clock; the rate that power allows was measured with tiles'
+      // ends.
       energy: arithmetic / device.power.products + work - products,
     })
   }

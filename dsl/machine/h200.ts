@@ -18,9 +18,9 @@ export const h200: Machine = {
     // The driver; and traced kernels over 2 to 17 MB, which take 0.174 µs a MB.
     cache: 50 * 2 ** 20,
     cacheBandwidth: 5.6e12,
-    // bf16: traced 6,144 × 8,192² with a pause as long after each, random values, at 1,980 MHz: 862e12 with the
-    // writes of its tiles, which the model adds (the vendor's peak is 989e12). f16: as bf16. f32: without TF32, not
-    // measured. vector: the vendor's peak, at 1,980 MHz.
+    // bf16: traced 6,144 × 8,192² with a pause as long after each, random values, at 1,980 MHz: 862e12 with
+    // the writes of its tiles, which the model adds (the vendor's peak is 989e12). f16: as bf16. f32: without
+    // TF32, not measured. vector: the vendor's peak, at 1,980 MHz.
     flops: { bf16: 884e12, f16: 884e12, f32: 50e12, vector: 67e12 },
     // products: ticks of 8,192³ and 4,096³, at 1,440 to 1,530 MHz and 690 W of 700: 700e12. memory: from
     // ticks of branches, by the rate that products leave to the other kernels.
@@ -65,7 +65,8 @@ export const h200: Machine = {
     collective: 5_000,
     // Calls.
     callback: 1_367,
-    // Ticks of one kernel of 16 elements, three and eight in flight: 13.8 to 14.8; they took 30 where threads slept.
+    // Ticks of one kernel of 16 elements, three and eight in flight: 13.8 to 14.8; they took 30 where threads
+    // slept.
     tick: 14_000,
     // The same, one in flight: 28.4 and 30.4.
     turnaround: 12_500,

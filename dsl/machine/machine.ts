@@ -83,8 +83,8 @@ export interface DeviceModel {
    */
   readonly waitLatency: number
   /**
-   * As `kernelLatency`, of a kernel that is a node of an executable graph. Source: a graph of small kernels in
-   * a row.
+   * As `kernelLatency`, of a kernel that is a node of an executable graph. Source: a graph of small kernels
+   * in a row.
    */
   readonly nodeLatency: number
   /**

@@ -4,9 +4,10 @@ import { type DType, elements } from '../ir/tensor.js'
 import { type RowKernel, rowKernel } from './row-kernels.js'
 
 /**
- * The cost of an instruction of a fused kernel on a GPU, in instructions of one cycle: what NVIDIA's assembler
- * makes of it for 9.0. It counts polynomials, and both sides of a branch where neighbours differ (erf, tanh, pow).
- * Of f32 the turns at the units of functions, of which there are an eighth as many, are never more than these.
+ * The cost of an instruction of a fused kernel on a GPU, in instructions of one cycle: what NVIDIA's
+ * assembler makes of it for 9.0. It counts polynomials, and both sides of a branch where neighbours differ
+ * (erf, tanh, pow). Of f32 the turns at the units of functions, of which there are an eighth as many, are
+ * never more than these.
  */
 const slots: Readonly<Record<string, number>> = {
   const: 0,
@@ -25,8 +26,8 @@ const slots: Readonly<Record<string, number>> = {
 }
 
 /**
- * The same where the value is rounded to bf16 at once: the processor's approximations. Their turns at the units of
- * functions take eight cycles each, while the other units go on.
+ * The same where the value is rounded to bf16 at once: the processor's approximations. Their turns at the
+ * units of functions take eight cycles each, while the other units go on.
  */
 const roundedSlots: Readonly<Record<string, number>> = { exp: 3, tanh: 1, sigmoid: 5 }
 const roundedTurns: Readonly<Record<string, number>> = { exp: 8, tanh: 8, sigmoid: 16 }
@@ -37,7 +38,10 @@ const divisionByRow = 6
 /** What an indexed operand takes more: its index, which is read, compared with the length, and multiplied. */
 const indexSlots = 5
 
-/** Whether an instruction reads an indexed operand: one whose index is another along a row, or one that it is not. */
+/**
+ * Whether an instruction reads an indexed operand: one whose index is another along a row, or one that it is
+ * not.
+ */
 const isIndexed = (
   { shape, operands }: Pick<MapSpec, 'shape' | 'operands'>,
   [what, operand]: MapSpec['code'][number],
@@ -127,8 +131,8 @@ const elementCosts = (spec: MapSpec, isRow: readonly boolean[]): ElementCosts =>
 }
 
 /**
- * One pass over elements: the values that it computes, and those that it takes apart for arithmetic in f32; or the
- * turns at the units of functions, if those take longer.
+ * One pass over elements: the values that it computes, and those that it takes apart for arithmetic in f32;
+ * or the turns at the units of functions, if those take longer.
  */
 const passSlots = (
   { code }: MapSpec,

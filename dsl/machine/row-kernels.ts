@@ -2,8 +2,9 @@ import type { MapSpec } from '../ir/kernel-spec.js'
 import { isRowReduction, mapRows } from '../ir/map-rows.js'
 import { elementBytes, elements } from '../ir/tensor.js'
 
-// How `native/cuda/sources/row.cc` divides the rows of a map among threads, and what stays in their registers.
-// The cost model needs it: rows that do not fit are read again, and few blocks at a time hide little.
+// How `native/cuda/sources/row.cc` divides the rows of a map among threads, and what stays in their
+// registers. The cost model needs it: rows that do not fit are read again, and few blocks at a time hide
+// little.
 
 /** Elements of the longest row that lanes of a warp have; a longer row has a block of threads. */
 export const warpRow = 1024
@@ -12,7 +13,9 @@ const [warpBlock, mostBlock] = [128, 512]
 const threadBytes = 64
 /** Packs that are on their way at a time of operands that a later pass is the first to read. */
 const latePacks = 4
-/** Registers of a multiprocessor, of a thread at most, and those of a thread that are not its part of the row. */
+/**
+ * Registers of a multiprocessor, of a thread at most, and those of a thread that are not its part of the row.
+ */
 const [allRegisters, mostRegisters, ownRegisters] = [65_536, 255, 36]
 /** The last of these as NVIDIA's assembler manages: in blocks of up to 256 threads, and in the largest. */
 const [besidesInOthers, besidesInLargest] = [16, 28]

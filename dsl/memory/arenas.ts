@@ -15,8 +15,9 @@ const isOwn = ({ space, device, life, alias, offset, bytes }: PlanBuffer, on: nu
   bytes > 0
 
 /**
- * The first byte of a device's arena that each tick in flight has for itself, where it has several: that of the
- * lowest `tick` buffer. Below it lies what all ticks share. The arena's end where no `tick` buffer lies in it.
+ * The first byte of a device's arena that each tick in flight has for itself, where it has several: that of
+ * the lowest `tick` buffer. Below it lies what all ticks share. The arena's end where no `tick` buffer lies
+ * in it.
  */
 export const ownBytesFrom = (plan: Plan, device: number): number => {
   const buffers = eachBuffer(plan)

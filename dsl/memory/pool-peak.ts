@@ -20,7 +20,10 @@ export interface PoolPeak {
   readonly exact: boolean
   /** Ticks that were replayed. */
   readonly ticks: number
-  /** By memory, what the first tick takes, which begins on an idle device; where the replay stopped in it, until then. */
+  /**
+   * By memory, what the first tick takes, which begins on an idle device; where the replay stopped in it,
+   * until then.
+   */
   readonly first: readonly number[]
   /** By memory, the alloc command that first took the pool to its peak; -1: no alloc did. */
   readonly reachedAt: readonly number[]

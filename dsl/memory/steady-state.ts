@@ -5,8 +5,8 @@ const mostKept = 2 ** 22
  * Finds the tick at which a replay has reached its steady state: the first one that starts in a state that an
  * earlier one started in. States are lists of numbers, found by a hash and compared whole.
  *
- * Where they take more memory than `mostKept` numbers, one more state is kept, replaced after 1, 2, 4, 8 … others
- * (Brent): then the steady state is found after three times as many ticks at most.
+ * Where they take more memory than `mostKept` numbers, one more state is kept, replaced after 1, 2, 4, 8 …
+ * others (Brent): then the steady state is found after three times as many ticks at most.
  */
 export class SteadyState {
   private readonly seen = new Map<number, Float64Array[]>()

@@ -1,4 +1,6 @@
-/** Finds the least of keys that change, the first of several: a tree of winners. All are infinite at first. */
+/**
+ * Finds the least of keys that change, the first of several: a tree of winners. All are infinite at first.
+ */
 export class LeastKey {
   /** The keys are the leaves, from `leaves` on; each node above has the number of its winning leaf. */
   private readonly leaves: number

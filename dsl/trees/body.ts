@@ -14,8 +14,8 @@ export interface PlanBody {
 }
 
 /**
- * Whether a buffer has bytes of the arena: what lives within one launch, and the ports. A workspace is a state
- * without a first value; what lives on from launch to launch has memory of its own.
+ * Whether a buffer has bytes of the arena: what lives within one launch, and the ports. A workspace is a
+ * state without a first value; what lives on from launch to launch has memory of its own.
  */
 export const isPlaced = ({ space, alias, life, init }: PlanBuffer): boolean => {
   if (space !== 'device' || alias !== undefined || life === 'param') return false
@@ -50,7 +50,9 @@ const timesOf = (plan: Plan) => {
   const table = commandTableOf(plan)
   const replay = new Replay(table)
   const { lanes, op, lane, accessStart, accessRoot, buffers, commands } = table
-  /** By buffer and lane: the lane's last access, and what of the lane is before every access of the buffer. */
+  /**
+   * By buffer and lane: the lane's last access, and what of the lane is before every access of the buffer.
+   */
   const last = new Int32Array(buffers * lanes)
   const since = new Int32Array(buffers * lanes).fill(0x7fffffff)
   replay.begin()

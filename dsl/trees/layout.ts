@@ -13,7 +13,9 @@ export interface Body {
   readonly sizes: readonly number[]
   /** Which of these buffers hold its outputs: from their first write to the end of the launch, and beyond. */
   readonly outputs: ReadonlyMap<string, number>
-  /** Whether two of these buffers may have the same bytes: every access of one is before those of the other. */
+  /**
+   * Whether two of these buffers may have the same bytes: every access of one is before those of the other.
+   */
   mayShare(a: number, b: number): boolean
 }
 

@@ -84,8 +84,8 @@ class Moving {
     const plan: Plan = {
       ...source,
       buffers: this.buffers,
-      // One launch comes after the other, on every lane, in the one arena of the tree: also where each tick in
-      // flight would have an arena, and lanes, of its own.
+      // One launch comes after the other, on every lane, in the one arena of the tree: also where each tick
+      // in flight would have an arena, and lanes, of its own.
       inFlight: 1,
       nodes: source.nodes.map(node => this.withOrders(node)),
       commands: source.commands.filter(command => !this.dropped.has(command)),
@@ -93,7 +93,10 @@ class Moving {
     return graphs === undefined ? plan : { ...plan, graphs: this.graphs(plan, graphs) }
   }
 
-  /** The same graphs without the copies that were left out: what came before a copy comes before what follows it. */
+  /**
+   * The same graphs without the copies that were left out: what came before a copy comes before what follows
+   * it.
+   */
   private graphs(plan: Plan, given: readonly PlanGraph[]): readonly PlanGraph[] {
     const kept = new Int32Array(this.source.commands.length + 1)
     this.source.commands.forEach((command, c) => {
@@ -187,7 +190,9 @@ class Moving {
     this.leaveOut(upload, [])
   }
 
-  /** The maker of an output's value writes the output itself, unless the value is written again afterwards. */
+  /**
+   * The maker of an output's value writes the output itself, unless the value is written again afterwards.
+   */
   skipDownload(output: number): void {
     const live = this.live()
     const users = live.filter(([, , , reads, writes]) => this.touches([...reads, ...writes], output))

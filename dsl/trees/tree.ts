@@ -26,7 +26,9 @@ export interface TreeOf {
   readonly members: readonly Member[]
   /** The plans that a run may begin with. */
   readonly start: readonly number[]
-  /** Whether an output of one plan is an input of another one: of the same type, by default of the same name. */
+  /**
+   * Whether an output of one plan is an input of another one: of the same type, by default of the same name.
+   */
   carries?(from: number, output: string, to: number, input: string): boolean
   /**
    * Layouts of one plan at most, where a value could be moved to where another layout of the plan has it;
@@ -178,7 +180,9 @@ class Exploration {
     )
   }
 
-  /** Outputs that more plans have under one name come first, so that they get the same places in all of them. */
+  /**
+   * Outputs that more plans have under one name come first, so that they get the same places in all of them.
+   */
   private orderOf(plan: number): readonly string[] {
     const { members } = this.tree
     const { body } = members[plan]!
@@ -304,8 +308,8 @@ class Exploration {
 }
 
 /**
- * The copies that turn one contract into another one; undefined where the same values do not lie in the arena, or
- * where a copy would write over a value that is kept or not moved yet.
+ * The copies that turn one contract into another one; undefined where the same values do not lie in the
+ * arena, or where a copy would write over a value that is kept or not moved yet.
  */
 const movesTo = (
   to: Contract,

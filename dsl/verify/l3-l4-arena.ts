@@ -226,7 +226,8 @@ const arenaRoots = (table: CommandTable, device: number): number[] => {
 
 /**
  * Several arenas are as many as ticks in flight: so an arena is used again only when the host knows that its
- * tick has completed. Ticks share `state` and `param` alone, so these lie below all that a tick has for itself.
+ * tick has completed. Ticks share `state` and `param` alone, so these lie below all that a tick has for
+ * itself.
  */
 const checkArenas = (table: CommandTable, sink: Sink): void => {
   const { arenas = 1, inFlight, devices, buffers } = table.plan

@@ -51,7 +51,8 @@ export const checkMinimal = (replay: Replay, needed: Uint8Array, safe: boolean, 
   if (dominated === undefined && without === undefined) return
   for (let c = 0; c < table.commands && !sink.full; c++) {
     if (table.op[c] !== Op.wait && table.op[c] !== Op.previous) continue
-    // What is ordered without a wait may still take more of the pool without it: each wait is a point of its lane.
+    // What is ordered without a wait may still take more of the pool without it: each wait is a point of its
+    // lane.
     const isDominated = dominated?.[c] === 1
     if (without === undefined ? !isDominated : !without.holds(c)) continue
     const event = table.eventId[table.subject[c]!]!

@@ -13,10 +13,10 @@ const mostMatches = 1000
 /**
  * L8 of several ranks: communicators of which each shares one rank with the next, round a circle. Each of
  * those ranks may hold a call of one while its call of another is awaited elsewhere, and a device is sure to
- * hold only one, so all of them may wait for ever. That is decided exactly, call by call, in two ticks. A circle
- * passes each communicator once: the rows and columns of a mesh make none, since steps along different axes
- * never lead back. Pairs that share two ranks or more are never concurrent (l8-concurrent.ts), and are no
- * steps here.
+ * hold only one, so all of them may wait for ever. That is decided exactly, call by call, in two ticks. A
+ * circle passes each communicator once: the rows and columns of a mesh make none, since steps along different
+ * axes never lead back. Pairs that share two ranks or more are never concurrent (l8-concurrent.ts), and are
+ * no steps here.
  */
 export const checkCircles = (world: World, matches: readonly Match[], blame: Blame): void => {
   let order: Order | undefined

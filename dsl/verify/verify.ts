@@ -19,8 +19,9 @@ import { checkIds, Report } from './report.js'
 import { Safety } from './safety.js'
 
 /*
- * The laws of a plan, each in one or more files of its number. One replay of at most two ticks judges L1 to L4 (safety.ts). Invalid
- * commands, ids, devices and views (report.ts, places.ts) are reported under the law that they would break.
+ * The laws of a plan, each in one or more files of its number. One replay of at most two ticks judges L1 to
+ * L4 (safety.ts). Invalid commands, ids, devices and views (report.ts, places.ts) are reported under the law
+ * that they would break.
  *
  * | law | |
  * |---|---|

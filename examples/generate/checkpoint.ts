@@ -1,5 +1,5 @@
-// A GPT-2 checkpoint as a .safetensors file, with the names that GPT-2's has. Without one, a file with random weights of
-// a seed is made.
+// A GPT-2 checkpoint as a .safetensors file, with the names that GPT-2's has. Without one, a file with random
+// weights of a seed is made.
 import { existsSync, mkdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { orThrow } from 'braid-gpu'

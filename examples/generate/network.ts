@@ -79,8 +79,8 @@ export interface Choice {
 }
 
 /**
- * One token a tick. The input is the byte that is forced, as of a prompt, or -1 for the one that was chosen the tick
- * before: the choice stays on the device, so the host waits for nothing between two tokens.
+ * One token a tick. The input is the byte that is forced, as of a prompt, or -1 for the one that was chosen
+ * the tick before: the choice stays on the device, so the host waits for nothing between two tokens.
  */
 export const decoder = (model: Model, { temperature, seed }: Choice) =>
   graph('generate', { forced: tensor('i32', [1]) }, inputs => {

@@ -1,5 +1,6 @@
-// A decoder whose host picks the next plan by what came out, for four shapes of batch: twelve plans in one arena.
-// Prints what each plan would have taken apart, and compares every word with plain loops. Exit status 1 if one differs.
+// A decoder whose host picks the next plan by what came out, for four shapes of batch: twelve plans in one
+// arena. Prints what each plan would have taken apart, and compares every word with plain loops. Exit status
+// 1 if one differs.
 import { parseArgs } from 'node:util'
 import { orThrow, tree } from 'braid-gpu'
 import { planTree } from 'braid-gpu/runtime'

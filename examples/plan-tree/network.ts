@@ -1,5 +1,5 @@
-// The plans of a decoder for one shape of batch: a prompt, a step, and a step that thinks wider. All shapes share the
-// parameters, by name.
+// The plans of a decoder for one shape of batch: a prompt, a step, and a step that thinks wider. All shapes
+// share the parameters, by name.
 import {
   add,
   compile,

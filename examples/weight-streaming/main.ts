@@ -67,7 +67,8 @@ const main = async (): Promise<number> => {
     Array.from({ length: layers }, (_, layer) => [weightName(layer), weights.file.source(weightName(layer))]),
   )
 
-  // Commands one by one, whose waits and uses are printed; as a graph each tick would hold windows of its own.
+  // Commands one by one, whose waits and uses are printed; as a graph each tick would hold windows of its
+  // own.
   const plan = orThrow(compile(network, { mode: 'eager' }))
   const oneLane = orThrow(compile(network, { mode: 'eager', lanes: 1 }))
   const { run, wait, use, elided } = figures(plan)

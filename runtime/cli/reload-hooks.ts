@@ -1,4 +1,5 @@
-// Hooks of Node's module loader, on its own thread: a program's files are loaded anew under each version, and named.
+// Hooks of Node's module loader, on its own thread: a program's files are loaded anew under each version, and
+// named.
 import type { MessagePort } from 'node:worker_threads'
 
 /** What a version adds to the URL of a file; `reload.ts` gives it to the program's. */

@@ -8,7 +8,9 @@ import { type Program, setPositionMapper } from '../../dsl/index.js'
 import { bySourceMap } from '../../dsl/internal.js'
 import { home, loadProgram, startTypeScript } from './program.js'
 
-/** Milliseconds between two looks at a file, and how long files must be quiet: an editor may write in parts. */
+/**
+ * Milliseconds between two looks at a file, and how long files must be quiet: an editor may write in parts.
+ */
 const interval = 100
 
 /** The CommonJS modules that are loaded, by file. */

@@ -28,7 +28,9 @@ export let waitUses: (block: Block) => void
  * value of a plan tree during `handle.use`.
  */
 export let lendBlock: (core: Core, loan: Loan) => Block
-/** Makes the block unusable, and marks what `recordStream` noted. `why` and `next` are for later uses of it. */
+/**
+ * Makes the block unusable, and marks what `recordStream` noted. `why` and `next` are for later uses of it.
+ */
 export let endLoan: (block: Block, why: string, next: string) => void
 /** Makes a block unusable that is lent from an owner who goes on; `error` is what later uses of it throw. */
 export let revokeLoan: (block: Block, error: (at: string) => Error) => void
@@ -66,9 +68,9 @@ const blockOf = new WeakMap<ArrayBuffer, Block>()
  * everything but its sizes throws a `DisposedError`.
  *
  * An output that a session leaves on the device is a block too. It stays the session's: its lease gives it
- * back, and the next tick in its slot comes after the uses that were marked. It has no lane of the caller's as
- * its home, so every lane that works on it marks its use. A parameter that sessions share (`params`) is lent the
- * same way.
+ * back, and the next tick in its slot comes after the uses that were marked. It has no lane of the caller's
+ * as its home, so every lane that works on it marks its use. A parameter that sessions share (`params`) is
+ * lent the same way.
  */
 export class Block implements Disposable {
   readonly #core: Core
@@ -201,9 +203,9 @@ export class Block implements Disposable {
    * it. On the home lane the call does nothing to device memory; for pinned memory it replaces the point of
    * the free as the home lane's last use.
    *
-   * On a lane that is being captured the point is one of the graph, for a block of the graph's own memory. Any
-   * other block is kept by the graph: after its free, until the last definition, executable and launch have
-   * gone.
+   * On a lane that is being captured the point is one of the graph, for a block of the graph's own memory.
+   * Any other block is kept by the graph: after its free, until the last definition, executable and launch
+   * have gone.
    */
   recordUse(lane: Handles['lane']): void {
     const id = laneAccess.idFor(lane, this.#core, 'block.recordUse', true)

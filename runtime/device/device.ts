@@ -257,10 +257,10 @@ export class Device implements AsyncDisposable {
 
   /**
    * Calls `observer` when an allocation is about to fail. The observer may free blocks and then returns true:
-   * the allocation is tried again. An error that it throws is reported as uncaught, and counts as false. It is
-   * asked about allocations of its own thread alone, and of sessions only about those in a `MemPool`: others
-   * take their memory on a thread of the addon, and the error of `open` names who holds it.
-   * Returns the function that removes the observer.
+   * the allocation is tried again. An error that it throws is reported as uncaught, and counts as false. It
+   * is asked about allocations of its own thread alone, and of sessions only about those in a `MemPool`:
+   * others take their memory on a thread of the addon, and the error of `open` names who holds it. Returns
+   * the function that removes the observer.
    */
   onOutOfMemory(observer: (shortage: Shortage) => boolean): () => void {
     this.#core.open('a device')

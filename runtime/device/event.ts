@@ -28,9 +28,9 @@ const release = (held: Held): void => {
   if (handle !== 0 && !core.closed) core.native.drop(handle)
 }
 
-// Events are often passed on and forgotten: `math.wait(copy.record())`. Each would keep a driver event, and the
-// order that its lane had there, until the device is closed. Nothing is unregistered: that costs more than
-// recording does, and an event that was disposed of has a handle of 0.
+// Events are often passed on and forgotten: `math.wait(copy.record())`. Each would keep a driver event, and
+// the order that its lane had there, until the device is closed. Nothing is unregistered: that costs more
+// than recording does, and an event that was disposed of has a handle of 0.
 const collected = new FinalizationRegistry(release)
 
 /**

@@ -12,9 +12,9 @@ export let captureOf: (event: GraphEvent) => object | undefined
 export let recordedIn: (event: GraphEvent, capture: object | undefined) => void
 
 /**
- * An event that is recorded again and again, by lanes and by graphs: each launch of a graph with a record node
- * moves it to that node, and a wait node waits for the record that is newest when the launch is queued. An
- * `Event`, in contrast, is one point of one lane for ever.
+ * An event that is recorded again and again, by lanes and by graphs: each launch of a graph with a record
+ * node moves it to that node, and a wait node waits for the record that is newest when the launch is queued.
+ * An `Event`, in contrast, is one point of one lane for ever.
  */
 export class GraphEvent implements Disposable {
   readonly #core: Core

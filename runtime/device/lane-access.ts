@@ -23,7 +23,9 @@ export interface LaneCapture {
   work(lane: number, node: NativeNode, at: string): void
   /** Marks what the lane has captured so far. */
   record(lane: number, event: GraphEvent, at: string): void
-  /** Device memory for what the lane captures: as `Space.malloc`, with the home lane's id in `core.out[2]`. */
+  /**
+   * Device memory for what the lane captures: as `Space.malloc`, with the home lane's id in `core.out[2]`.
+   */
   malloc(core: Core, lane: number, bytes: number, pool: number, site: number, at: string): number
   /** The lane uses the block: see `Block.recordUse`, and with `stream` `Block.recordStream`. */
   use(lane: number, block: NativeBlock, stream: boolean, at: string): void
@@ -34,8 +36,8 @@ export interface LaneCapture {
 /** Functions that reach into the private fields of a lane. */
 export const laneAccess = {} as {
   /**
-   * The id of a lane. Throws unless it is a lane of this device that is not disposed of, and that is not being
-   * captured, except where `captured` says that it may.
+   * The id of a lane. Throws unless it is a lane of this device that is not disposed of, and that is not
+   * being captured, except where `captured` says that it may.
    */
   idFor(lane: unknown, core: Core, at: string, captured?: boolean): number
   /** The capture that a lane takes part in. */

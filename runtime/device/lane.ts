@@ -34,8 +34,8 @@ export interface LaneOptions {
 }
 
 /**
- * `default`: made and closed with its device. `external`: over a stream of the caller's. `session`: stands for
- * the lanes of a session, or of all, which take no work of others.
+ * `default`: made and closed with its device. `external`: over a stream of the caller's. `session`: stands
+ * for the lanes of a session, or of all, which take no work of others.
  */
 export type LaneKind = 'own' | 'default' | 'external' | 'session'
 

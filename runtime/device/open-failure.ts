@@ -45,8 +45,8 @@ const holdings = (plan: Plan, device = 0): string => {
 }
 
 /**
- * Whether memory was wanted from a pool that a graph holds: by a program, whose failure is a status, or by a lane. No
- * other call that allocates meets this status.
+ * Whether memory was wanted from a pool that a graph holds: by a program, whose failure is a status, or by a
+ * lane. No other call that allocates meets this status.
  */
 const ofHeldPool = (error: unknown): boolean =>
   isNativeFailure(error)

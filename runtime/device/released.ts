@@ -1,4 +1,5 @@
-// Memory that its owner has given up while graphs or other sessions keep it: whoever waits for it to be let go.
+// Memory that its owner has given up while graphs or other sessions keep it: whoever waits for it to be let
+// go.
 import type { NativeSpace } from '../addon.js'
 
 /** What the addon knows a block of device memory by. */
@@ -14,7 +15,9 @@ export const released = (): void => {
   for (const done of [...waiting]) if (done()) waiting.delete(done)
 }
 
-/** Calls `then` once nothing keeps any of the blocks, now or later; never once `over` says that nobody waits. */
+/**
+ * Calls `then` once nothing keeps any of the blocks, now or later; never once `over` says that nobody waits.
+ */
 export const whenReleased = (blocks: readonly KeptBlock[], over: () => boolean, then: () => void): void => {
   const done = (): boolean => {
     if (over()) return true

@@ -77,9 +77,9 @@ export interface LibraryFunction {
 }
 
 /**
- * What a callback calls. A function of JavaScript is called with nothing, on its own thread; what it throws is
- * reported as uncaught, and the device goes on. By default the device does not wait for it. A native function
- * runs on a thread of the driver's: the device waits for it, and it must not call the driver.
+ * What a callback calls. A function of JavaScript is called with nothing, on its own thread; what it throws
+ * is reported as uncaught, and the device goes on. By default the device does not wait for it. A native
+ * function runs on a thread of the driver's: the device waits for it, and it must not call the driver.
  */
 export type CallbackFunction = (() => void) | LibraryFunction
 

@@ -121,19 +121,19 @@ type State = 'new' | 'building' | 'ended' | 'closed'
 
 /**
  * Captures what lanes are given into a graph, instead of running it. Copies, fills, launches, callbacks and
- * conditions become nodes after what the lane has captured before; a node keeps what it refers to, as one that
- * a definition adds does.
+ * conditions become nodes after what the lane has captured before; a node keeps what it refers to, as one
+ * that a definition adds does.
  *
  * A builder of `split` captures another lane, from what its builder has captured so far; `GraphBuilder.join`
  * leads it back. Until the capture ends, what needs the lane's real order (`record` of an `Event`,
  * `synchronize`) is refused.
  *
- * `malloc` on a captured lane takes memory that belongs to the graph, from a pool of the capture's own, or from
- * a pool that the call or `pool.use` names. Once freed, it is used again by later work of the capture: work
- * that the graph's edges order after everything that was captured on the block. Nothing else gets it before
- * the last definition, executable and launch have gone, and only captures allocate from the pool until then.
- * Captures that take turns with one pool use the same memory: launch their graphs in the order in which they
- * were captured, and never two at once.
+ * `malloc` on a captured lane takes memory that belongs to the graph, from a pool of the capture's own, or
+ * from a pool that the call or `pool.use` names. Once freed, it is used again by later work of the capture:
+ * work that the graph's edges order after everything that was captured on the block. Nothing else gets it
+ * before the last definition, executable and launch have gone, and only captures allocate from the pool until
+ * then. Captures that take turns with one pool use the same memory: launch their graphs in the order in which
+ * they were captured, and never two at once.
  */
 export class GraphBuilder implements Disposable {
   readonly #core: Core
@@ -157,8 +157,8 @@ export class GraphBuilder implements Disposable {
   }
 
   /**
-   * A builder over a lane, which captures nothing before `begin`. `into`: a graph that exists, such as the body
-   * of a conditional node; default: a new one.
+   * A builder over a lane, which captures nothing before `begin`. `into`: a graph that exists, such as the
+   * body of a conditional node; default: a new one.
    */
   static create(lane: Lane, options: { readonly into?: GraphDefinition } = {}): GraphBuilder {
     const at = 'GraphBuilder.create'
@@ -180,7 +180,9 @@ export class GraphBuilder implements Disposable {
     return this.#lane
   }
 
-  /** Whether the lane is being captured. Throws where a call that cannot be captured has ended the capture. */
+  /**
+   * Whether the lane is being captured. Throws where a call that cannot be captured has ended the capture.
+   */
   get building(): boolean {
     if (this.#state !== 'building' || this.#capture?.active !== true) return false
     const id = laneAccess.idFor(this.#lane, this.#core, 'builder.building', true)
@@ -237,8 +239,8 @@ export class GraphBuilder implements Disposable {
   }
 
   /**
-   * Joins builders of one capture: the first that was not split, or else the first, goes on after all of them,
-   * and is returned. The others are closed.
+   * Joins builders of one capture: the first that was not split, or else the first, goes on after all of
+   * them, and is returned. The others are closed.
    */
   static join(...builders: readonly GraphBuilder[]): GraphBuilder {
     const at = 'GraphBuilder.join'
@@ -328,8 +330,8 @@ export class GraphBuilder implements Disposable {
   }
 
   /**
-   * Ends the capture. Its lanes are ordinary ones again, also where this throws: then there is no graph. While
-   * another builder captures into a graph inside, the call is refused and the capture goes on.
+   * Ends the capture. Its lanes are ordinary ones again, also where this throws: then there is no graph.
+   * While another builder captures into a graph inside, the call is refused and the capture goes on.
    */
   end(): this {
     const at = 'builder.end'
@@ -378,8 +380,8 @@ export class GraphBuilder implements Disposable {
   }
 
   /**
-   * Ends a capture that has not ended, and those into graphs inside, and drops what was captured. A definition
-   * that was taken stays valid.
+   * Ends a capture that has not ended, and those into graphs inside, and drops what was captured. A
+   * definition that was taken stays valid.
    */
   [Symbol.dispose](): void {
     const capture = this.#capture

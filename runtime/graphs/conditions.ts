@@ -7,7 +7,8 @@ import { type Memory, operandFor } from './operands.js'
 
 /**
  * A condition that a conditional node of its graph reads. Kernels of the graph, and of the graphs inside it,
- * set it. `initial`: its value at the start of each launch; without one it keeps its value from launch to launch.
+ * set it. `initial`: its value at the start of each launch; without one it keeps its value from launch to
+ * launch.
  */
 export interface GraphCondition {
   readonly graph: Views['graph']

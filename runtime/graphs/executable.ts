@@ -17,8 +17,8 @@ export interface InstantiateOptions {
 }
 
 /**
- * A copy of a definition that can be launched. It keeps what its nodes refer to, and so does each launch until
- * it has completed, whatever happens to the definition and to this object.
+ * A copy of a definition that can be launched. It keeps what its nodes refer to, and so does each launch
+ * until it has completed, whatever happens to the definition and to this object.
  */
 export class ExecutableGraph implements Disposable {
   readonly #core: Core

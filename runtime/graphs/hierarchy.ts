@@ -35,8 +35,9 @@ export const access = {} as {
 }
 
 /**
- * Where a graph is. Throws unless it is alive, no lane is being captured into it, and it is of the Device, where
- * one is given: on one GPU the driver would take graphs of another Device, and their blocks would not be kept.
+ * Where a graph is. Throws unless it is alive, no lane is being captured into it, and it is of the Device,
+ * where one is given: on one GPU the driver would take graphs of another Device, and their blocks would not
+ * be kept.
  */
 export const graphFor = (graph: unknown, at: string, core?: Core): GraphPlace => {
   const place = access.graphFor(graph, at)
@@ -88,8 +89,8 @@ export const noCopyOf = ({ hierarchy, id }: GraphPlace, at: string): Error | und
     : undefined
 
 /**
- * Throws where a graph would bring callbacks or events into the body of a conditional node. A driver may take it, and
- * refuse to make the whole executable.
+ * Throws where a graph would bring callbacks or events into the body of a conditional node. A driver may take
+ * it, and refuse to make the whole executable.
  */
 export const fitsBody = (graph: GraphPlace, into: GraphPlace, at: string): void => {
   if (into.hierarchy.inConditional(into.id) && graph.hierarchy.contains(graph.id, callbacksAndEvents))

@@ -4,7 +4,9 @@ import { type Hierarchy, nodeFor, type Views } from './hierarchy.js'
 
 type Node = Views['node']
 
-/** The nodes right before or right after a node, as a set that can be changed. It shows the graph as it is. */
+/**
+ * The nodes right before or right after a node, as a set that can be changed. It shows the graph as it is.
+ */
 export class Neighbours implements Iterable<Node> {
   readonly #node: Node
   readonly #side: 'pred' | 'succ'

@@ -160,7 +160,9 @@ const shapeOf = ({ bits, width, rows, pitch }: FillOptions): FillOptions => ({
   ...(pitch === undefined ? {} : { pitch }),
 })
 
-/** `ordered` is of functions of JavaScript: a native one that comes in place of one has none of the old one. */
+/**
+ * `ordered` is of functions of JavaScript: a native one that comes in place of one has none of the old one.
+ */
 export const callbackParams = (params: Partial<CallbackParams>, known: Known, at: string): Checked => {
   const call = params.call ?? (known === undefined ? undefined : own(known.call, 'call', at))
   const ordered = params.ordered ?? (typeof call === 'function' ? known?.ordered : undefined)

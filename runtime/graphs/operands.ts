@@ -9,8 +9,8 @@ import { placeOf } from '../device/place.js'
 import { type Operand, operandOf, ownerOfBlock } from '../device/work.js'
 
 /**
- * Memory that Braid knows nothing of: a node keeps it only through an owner that is named. `host`: pinned host
- * memory, not the device's.
+ * Memory that Braid knows nothing of: a node keeps it only through an owner that is named. `host`: pinned
+ * host memory, not the device's.
  */
 export interface RawMemory {
   readonly address: number

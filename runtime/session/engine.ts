@@ -13,8 +13,8 @@ import { Recent } from './stats.js'
 import type { Ticks } from './ticks.js'
 
 /**
- * The state behind a session: the plan that is open, the run that drives it, and what happens between two ticks. A
- * plan that another one has taken over from stays open until its last lease is given back.
+ * The state behind a session: the plan that is open, the run that drives it, and what happens between two
+ * ticks. A plan that another one has taken over from stays open until its last lease is given back.
  */
 export class Engine implements RunHost, OpenPlanHost, Omit<Keeper, 'alive'> {
   readonly enqueueUs = new Recent()

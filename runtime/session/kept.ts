@@ -23,8 +23,8 @@ export interface Keeper {
   /** Throws once the session was asked to close. */
   alive(): void
   /**
-   * Runs the body after all ticks that are submitted, and before any that is not; bodies run in the order of the
-   * calls. `next` is the number of the tick that comes after it.
+   * Runs the body after all ticks that are submitted, and before any that is not; bodies run in the order of
+   * the calls. `next` is the number of the tick that comes after it.
    */
   between<A>(body: (next: number) => Promise<A>): Promise<A>
   /** A write that has failed in part: no tick may see it. */
@@ -50,9 +50,9 @@ const keptIn = (plan: Plan, kind: Kind): ReadonlyMap<string, Kept> => {
 }
 
 /**
- * The values of one kind that a session keeps from tick to tick, by name. What is asked of them happens between two
- * ticks: after all ticks that have been submitted when it is called, before all others. Calls that follow one
- * another without an `await` happen between the same two ticks.
+ * The values of one kind that a session keeps from tick to tick, by name. What is asked of them happens
+ * between two ticks: after all ticks that have been submitted when it is called, before all others. Calls
+ * that follow one another without an `await` happen between the same two ticks.
  */
 class KeptValues {
   #of: Plan | undefined
@@ -86,10 +86,10 @@ class KeptValues {
   }
 
   /**
-   * Sets a value, or several between the same two ticks: all of them or, after an error of the values, none. A value
-   * is an array, copied at once; or a function that fills the bytes, and then the write comes after it. Resolves to
-   * the number of the first tick that sees them. Rejects as `read` does; where the device fails in a write, the
-   * session is over.
+   * Sets a value, or several between the same two ticks: all of them or, after an error of the values, none.
+   * A value is an array, copied at once; or a function that fills the bytes, and then the write comes after
+   * it. Resolves to the number of the first tick that sees them. Rejects as `read` does; where the device
+   * fails in a write, the session is over.
    */
   write(name: string, value: ParamSource): Promise<number>
   write(values: ParamSources): Promise<number>
@@ -123,7 +123,10 @@ class KeptValues {
     return this.keeper.between(body)
   }
 
-  /** A value that was looked up before the session may have gone over to another plan, which may have another type. */
+  /**
+   * A value that was looked up before the session may have gone over to another plan, which may have another
+   * type.
+   */
   protected still(kept: Kept, at: string): Kept {
     const now = this.get(kept.spec.name, at)
     if (now === kept) return now
@@ -178,7 +181,9 @@ export class SessionState extends KeptValues {
     super('state', keeper)
   }
 
-  /** Sets every state to its first value in the graph. Resolves to the number of the first tick that sees it. */
+  /**
+   * Sets every state to its first value in the graph. Resolves to the number of the first tick that sees it.
+   */
   async reset(): Promise<number> {
     const at = here().toString()
     const { plan } = this.keeper.open
@@ -223,8 +228,8 @@ export class SessionState extends KeptValues {
 }
 
 /**
- * The parameters of a session by name. A write to one that lies in memory that sessions share (`params(device, source)`)
- * is a write for all of them: see `SharedParams.write`.
+ * The parameters of a session by name. A write to one that lies in memory that sessions share
+ * (`params(device, source)`) is a write for all of them: see `SharedParams.write`.
  */
 export class SessionParams extends KeptValues {
   constructor(

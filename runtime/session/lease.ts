@@ -9,7 +9,8 @@ export interface LeaseOwner {
 /** A value of a lease: an array of the host, or the block of an output that stays on the device. */
 export type Leased = HostArray | Block
 
-// A value keeps its lease alive. The map is weak in its keys, so a value and its lease are collected together.
+// A value keeps its lease alive. The map is weak in its keys, so a value and its lease are collected
+// together.
 const leaseOf = new WeakMap<object, object>()
 
 // Called some time after a lease was lost. Its credit returns to the session; otherwise the run would stall
@@ -19,8 +20,8 @@ const lost = new FinalizationRegistry<{ owner: LeaseOwner; tick: number }>(({ ow
 )
 
 /**
- * Makes the lease of one tick: a loan of its outputs. Returning it empties its arrays and frees its slot, whose
- * owner ends the loan of its blocks. `detach` makes a buffer's length 0.
+ * Makes the lease of one tick: a loan of its outputs. Returning it empties its arrays and frees its slot,
+ * whose owner ends the loan of its blocks. `detach` makes a buffer's length 0.
  */
 export const makeLease = (
   tick: number,

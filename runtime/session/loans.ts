@@ -9,8 +9,8 @@ interface Lent extends KeptBlock {
 }
 
 /**
- * The outputs on devices that are leased now, by tick. They are held weakly, so that a lease which is lost can
- * be collected, and its slot comes back.
+ * The outputs on devices that are leased now, by tick. They are held weakly, so that a lease which is lost
+ * can be collected, and its slot comes back.
  */
 export class Loans {
   readonly #lent = new Map<number, Lent[]>()

@@ -229,7 +229,9 @@ export const wrongParam = (name: string, mismatch: Mismatch, kind: Kind = 'param
   ...mismatch,
 })
 
-/** Parameters that sessions share, where their owner has disposed of them: open sessions keep what they read. */
+/**
+ * Parameters that sessions share, where their owner has disposed of them: open sessions keep what they read.
+ */
 export const disposedParams = (names: readonly string[]): DeviceError => ({
   _tag: 'WrongParam',
   at: 'params',

@@ -193,7 +193,9 @@ interface Opening {
   readonly inputs?: readonly string[]
 }
 
-/** Makes the program of a plan, and fills its parameters and states. After an error nothing of it stays open. */
+/**
+ * Makes the program of a plan, and fills its parameters and states. After an error nothing of it stays open.
+ */
 const openPlan = async (
   plan: Plan,
   devices: readonly SessionDevice[],

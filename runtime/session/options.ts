@@ -28,7 +28,9 @@ export interface OpenOptions {
   readonly pool?: MemPool
   /** Fewer ticks at once than the plan has slots for. */
   readonly inFlight?: number
-  /** The values of the graph's parameters, by name; or those that sessions share, from `params(device, …)`. */
+  /**
+   * The values of the graph's parameters, by name; or those that sessions share, from `params(device, …)`.
+   */
   readonly params?: ParamSources | SharedParams
   /**
    * Values of states before the first tick, by name; or a file of all of them: `safetensors(path)`, as

@@ -50,8 +50,8 @@ export const paramsByName = (plan: Plan): readonly (readonly [PlanBuffer, ...Pla
 
 /**
  * The errors of the given parameters, before anything is opened: missing, or of the wrong type or length. A
- * parameter that the plan does not have is no error, since a plan leaves out parameters that no output needs. Those
- * in `elsewhere` get their values from elsewhere. `path`: the file that all given ones are of.
+ * parameter that the plan does not have is no error, since a plan leaves out parameters that no output needs.
+ * Those in `elsewhere` get their values from elsewhere. `path`: the file that all given ones are of.
  */
 export const checkParams = (
   plan: Plan,
@@ -91,8 +91,8 @@ const problemOf = (
 
 /**
  * Gives every parameter its value, on every device that has it. Pinned parameters are filled in place, device
- * parameters through one staging buffer at a time. Those in `elsewhere` get their values from elsewhere. Stops at the
- * first source that throws.
+ * parameters through one staging buffer at a time. Those in `elsewhere` get their values from elsewhere.
+ * Stops at the first source that throws.
  */
 export const loadParams = async (
   plan: Plan,
@@ -145,8 +145,8 @@ const untilAborted = async <A>(work: A | Promise<A>, signal: AbortSignal | undef
 }
 
 /**
- * Fills the bytes of a parameter, or of a state, from its source; or the error. Where the signal is aborted its reason
- * is thrown, even if the source never settles.
+ * Fills the bytes of a parameter, or of a state, from its source; or the error. Where the signal is aborted
+ * its reason is thrown, even if the source never settles.
  */
 export const fillParam = async (
   bytes: Uint8Array,

@@ -13,7 +13,10 @@ export interface RunHost {
   readonly ticks: Ticks
   /** Copies value number `part` of an input into the slot of a tick. */
   fill(input: number, tick: number, part: number, value: unknown): Mismatch | undefined
-  /** Whether something happens between two ticks, so that none is submitted. `advance` is called when it is over. */
+  /**
+   * Whether something happens between two ticks, so that none is submitted. `advance` is called when it is
+   * over.
+   */
   readonly held: boolean
   /** Hands the next tick to the device. May throw. */
   submit(): void

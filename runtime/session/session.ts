@@ -69,11 +69,11 @@ export interface Session<I extends Ports = Ports, O extends Ports = Ports> exten
   /** Copies a state or device parameter out, by its buffer's name, between two ticks. */
   read(name: string): Promise<HostArray>
   /**
-   * Goes over to another plan on the same devices: it is proved, opened and its new values are loaded while the
-   * present one runs; then, between two ticks, the states pass over and it goes on. A run goes on with its feeds,
-   * so the inputs are the same, and the outputs at least the same; leases from before stay as they are. Resolves to
-   * the number of the first tick of the plan. Rejects with a `SwapError` where the plan cannot follow or cannot be
-   * opened: then nothing has changed. Several calls are carried out in order.
+   * Goes over to another plan on the same devices: it is proved, opened and its new values are loaded while
+   * the present one runs; then, between two ticks, the states pass over and it goes on. A run goes on with
+   * its feeds, so the inputs are the same, and the outputs at least the same; leases from before stay as they
+   * are. Resolves to the number of the first tick of the plan. Rejects with a `SwapError` where the plan
+   * cannot follow or cannot be opened: then nothing has changed. Several calls are carried out in order.
    */
   swap(plan: Plan, options?: SwapOptions): Promise<number>
   /** Stops a run that is active, drains, then frees. Idempotent. */

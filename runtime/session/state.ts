@@ -64,8 +64,8 @@ export const firstState = (plan: Plan, buffer: PlanBuffer): E.Either<DeviceError
 }
 
 /**
- * Gives every state its value before the first tick: that of its source, else the plan's. Those in `elsewhere` get
- * theirs from elsewhere.
+ * Gives every state its value before the first tick: that of its source, else the plan's. Those in
+ * `elsewhere` get theirs from elsewhere.
  */
 export const loadStates = async (
   plan: Plan,

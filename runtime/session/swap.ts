@@ -15,13 +15,13 @@ import type { StateSources } from './state.js'
 
 export interface SwapOptions {
   /**
-   * `state`, the default: every state of the plan that runs passes over to the state of the same name and type, and
-   * the plan that follows must have it. `nothing`: all states begin as the plan that follows says.
+   * `state`, the default: every state of the plan that runs passes over to the state of the same name and
+   * type, and the plan that follows must have it. `nothing`: all states begin as the plan that follows says.
    */
   readonly keep?: 'state' | 'nothing'
   /**
-   * Parameters that do not pass over, by name; or shared ones. All others pass over from the plan that runs, with
-   * what was written to them; those that it does not have come from the `params` of `open`.
+   * Parameters that do not pass over, by name; or shared ones. All others pass over from the plan that runs,
+   * with what was written to them; those that it does not have come from the `params` of `open`.
    */
   readonly params?: ParamSources | SharedParams
   /** Values of states that do not pass over, as in `open`. */

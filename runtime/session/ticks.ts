@@ -3,9 +3,9 @@ export type SlotState = 'free' | 'flying' | 'leased'
 
 /**
  * The credits of a session. A tick has a slot from its first value on until its lease is given back: the slot
- * of number tick modulo size where that is free, else another one, so that a lease that is kept takes one slot
- * from the session and no more. At most `size` ticks are between a feed and the return of their lease. Tick
- * numbers continue from run to run.
+ * of number tick modulo size where that is free, else another one, so that a lease that is kept takes one
+ * slot from the session and no more. At most `size` ticks are between a feed and the return of their lease.
+ * Tick numbers continue from run to run.
  */
 export class Ticks {
   /** The next tick to be submitted. */

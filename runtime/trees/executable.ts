@@ -9,8 +9,8 @@ import { fill } from '../values.js'
 import { graphBytes } from './graph-bytes.js'
 
 /**
- * What launches one node: kernels that are ready, with every address in them. A node's executable may be closed
- * and made again: its layout stays, so the addresses do too.
+ * What launches one node: kernels that are ready, with every address in them. A node's executable may be
+ * closed and made again: its layout stays, so the addresses do too.
  */
 export interface Executable extends LeaseOwner {
   readonly ticks: Ticks
@@ -18,7 +18,9 @@ export interface Executable extends LeaseOwner {
   readonly bytes: number
   readonly graphLaunches: number
   readonly inputs: readonly Port[]
-  /** Fills the inputs that come from the host, and launches. `uses` are events that the launch comes after. */
+  /**
+   * Fills the inputs that come from the host, and launches. `uses` are events that the launch comes after.
+   */
   submit(
     feeds: ReadonlyMap<string, HostArray>,
     uses: readonly number[] | undefined,
@@ -33,8 +35,8 @@ export type Blocks = ReadonlyMap<number, number>
 const paramLife = 2
 
 /**
- * A plan with places as the executor reads it. The arena is one buffer that it shares with other programs, as a
- * parameter is, and every placed buffer is a view of it.
+ * A plan with places as the executor reads it. The arena is one buffer that it shares with other programs, as
+ * a parameter is, and every placed buffer is a view of it.
  */
 export const specInArena = (
   plan: Plan,

@@ -24,7 +24,10 @@ export interface ExecutableParts {
   readonly apart: SharedParams
   readonly inFlight: number
   readonly references: References
-  /** Bytes beside the arena that executables may take; then the ones that were launched longest ago are closed. */
+  /**
+   * Bytes beside the arena that executables may take; then the ones that were launched longest ago are
+   * closed.
+   */
   readonly budget: number
   readonly onFree: () => void
 }
@@ -189,7 +192,8 @@ export class Executables {
   }
 
   private async make(node: number, by: Want): Promise<Executable> {
-    // An executable of the same node that is being closed has the same pinned parameters and streams to give back.
+    // An executable of the same node that is being closed has the same pinned parameters and streams to give
+    // back.
     await Promise.all(this.closing)
     const { tree, arena, arenaBytes, inFlight, apart, device, sequence, onFree } = this.parts
     const { plan: index, layout } = tree.layouts.nodes[node]!

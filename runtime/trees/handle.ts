@@ -75,8 +75,8 @@ export class Handle implements Disposable {
   }
 
   /**
-   * Copies the value to the host. A later launch that writes over the value comes after the copy on the device,
-   * so the host may go on launching.
+   * Copies the value to the host. A later launch that writes over the value comes after the copy on the
+   * device, so the host may go on launching.
    */
   read(): Promise<HostArray> {
     this.check('handle.read')

@@ -24,8 +24,8 @@ export interface QueueParts {
 }
 
 /**
- * Gives launches to the device, in the order in which they were judged: at once where that can be; else when their
- * executable is made, there is room for one more launch, and what comes before it has been copied.
+ * Gives launches to the device, in the order in which they were judged: at once where that can be; else when
+ * their executable is made, there is room for one more launch, and what comes before it has been copied.
  */
 export class LaunchQueue {
   /** Of the first launch that failed; nothing is launched after it. */
@@ -140,7 +140,9 @@ export class LaunchQueue {
     return this.parts.memory.arena!.at(at, bytes)
   }
 
-  /** Copies within the arena; by way of other blocks where one copy would write over what another one reads. */
+  /**
+   * Copies within the arena; by way of other blocks where one copy would write over what another one reads.
+   */
   private move({ copies }: Job): Block[] {
     const { lane, device } = this.parts.memory
     const clash = copies.some(a => copies.some(b => a.to < b.from + b.bytes && b.from < a.to + a.bytes))

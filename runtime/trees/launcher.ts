@@ -34,9 +34,10 @@ const nothing: readonly never[] = Object.freeze([])
 const noBlocks: Readonly<Record<string, Promise<Block>>> = Object.freeze({})
 
 /**
- * The launches of a tree. A launch is judged whole before it changes anything, on the JavaScript thread, by tables
- * that were made at the first launch of its kind. Then the tables of what is alive change at once, so that the next
- * launch can be judged; and the device is given its work in the same order, at once where it can be.
+ * The launches of a tree. A launch is judged whole before it changes anything, on the JavaScript thread, by
+ * tables that were made at the first launch of its kind. Then the tables of what is alive change at once, so
+ * that the next launch can be judged; and the device is given its work in the same order, at once where it
+ * can be.
  *
  *   P0  the tree is open, has not failed, and no other launch is being judged       here
  *   P1  the plan may come now; its node                                              steps.ts

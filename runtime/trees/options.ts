@@ -27,7 +27,9 @@ export interface TreeOptions {
    * What the driver takes for an executable graph is estimated.
    */
   readonly executables?: number
-  /** Fills what a launch writes with garbage before it, so that a value that is read too late becomes visible. */
+  /**
+   * Fills what a launch writes with garbage before it, so that a value that is read too late becomes visible.
+   */
   readonly poison?: boolean
   /** The meaning of users' kernels on the host device, for plans that this process did not compile. */
   readonly references?: References

@@ -77,7 +77,10 @@ export interface TreeLayout {
 export interface TreeStats {
   /** Bytes of the arena, which all plans share. */
   readonly arena: number
-  /** By plan: what its own arenas would take, one for each tick in flight where it has several. Parameters and states are apart from all of them. */
+  /**
+   * By plan: what its own arenas would take, one for each tick in flight where it has several. Parameters and
+   * states are apart from all of them.
+   */
   readonly alone: Readonly<Record<string, number>>
   readonly layouts: number
   readonly launches: number
@@ -102,8 +105,8 @@ export interface TreeStats {
 let launchOf: (tree: unknown, decision: unknown, at: Where) => Launch
 
 /**
- * Plans that share one arena of a device. The host launches one after the other, each as soon as it likes: the
- * device runs them in that order. Memory is that of the largest launch, whatever is launched first.
+ * Plans that share one arena of a device. The host launches one after the other, each as soon as it likes:
+ * the device runs them in that order. Memory is that of the largest launch, whatever is launched first.
  */
 export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   readonly #open: OpenTree
@@ -177,8 +180,8 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   }
 
   /**
-   * The next launch begins a run: values that are kept for plans to come are given up, and their handles are stale
-   * once they are overwritten.
+   * The next launch begins a run: values that are kept for plans to come are given up, and their handles are
+   * stale once they are overwritten.
    */
   begin(): void {
     this.#alive('tree.begin')
@@ -198,7 +201,9 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
     }
   }
 
-  /** Closes every executable that is idle. They are made again, at the same addresses, when they are launched. */
+  /**
+   * Closes every executable that is idle. They are made again, at the same addresses, when they are launched.
+   */
   async evict(): Promise<void> {
     this.#alive('tree.evict')
     await this.#open.launcher.drained()
@@ -260,15 +265,15 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
 }
 
 /**
- * The arenas of a plan by itself, one or as many as ticks in flight, without parameters and states, which are no part
- * of a tree's arena either.
+ * The arenas of a plan by itself, one or as many as ticks in flight, without parameters and states, which are
+ * no part of a tree's arena either.
  */
 const aloneBytes = (plan: Plan): number =>
   apartOf(plan).reduce((left, { bytes }) => left - rounded(bytes), arenaBytes(plan, 0, ownBytesFrom(plan, 0)))
 
 /**
- * Opens a tree of plans on a device. Plans that this process did not compile are judged first; every layout is
- * proved. After an error nothing stays open.
+ * Opens a tree of plans on a device. Plans that this process did not compile are judged first; every layout
+ * is proved. After an error nothing stays open.
  */
 export const planTree =
   <R extends AnyTree>(tree: R, options: TreeOptions = {}): TaskEither<DeviceError, PlanTree<R>> =>
@@ -287,9 +292,10 @@ export type Decided<R, N extends PlanName<R> = PlanName<R>> = {
 }[N]
 
 /**
- * Drives a tree by a stream of decisions: `decisions$.pipe(drive(tree))`. Each decision is one launch, in order, and
- * yields its values when it has completed. The next decision may be made from them: a decision is launched at once
- * when it comes. A refused launch is the Observable's error; its place is that of the call of `drive`.
+ * Drives a tree by a stream of decisions: `decisions$.pipe(drive(tree))`. Each decision is one launch, in
+ * order, and yields its values when it has completed. The next decision may be made from them: a decision is
+ * launched at once when it comes. A refused launch is the Observable's error; its place is that of the call
+ * of `drive`.
  */
 export const drive = <R extends AnyTree>(tree: PlanTree<R>): OperatorFunction<Decision<R>, Decided<R>> => {
   const at = here(drive)

@@ -17,7 +17,9 @@ export class Origin {
   }
 }
 
-/** One output of one node: the only storage of its value. Handles name it, and the launch that they are of. */
+/**
+ * One output of one node: the only storage of its value. Handles name it, and the launch that they are of.
+ */
 export interface Slot extends ByteRange {
   readonly id: number
   readonly output: string
@@ -29,7 +31,10 @@ export class NodeSlots {
   readonly slots: Slot[] = []
   /** The newest launch of the node: every slot of it was written then. */
   serial = 0
-  /** As bits, by slot: those that a launch writes over, and the node's own; of the first so many slots there are. */
+  /**
+   * As bits, by slot: those that a launch writes over, and the node's own; of the first so many slots there
+   * are.
+   */
   over = new Int32Array(0)
   own = new Int32Array(0)
   covered = 0
@@ -46,9 +51,9 @@ const lowest = (word: number): number => 31 - Math.clz32(word & -word)
 const nothing: readonly never[] = Object.freeze([])
 
 /**
- * What lies in the arena now: by slot, whether its value is alive, and who outside of the tree still reads it. A value
- * is alive where its bit is set; a handle is current where the slot's node was not launched since. Numbers and bits
- * only, since every launch asks.
+ * What lies in the arena now: by slot, whether its value is alive, and who outside of the tree still reads
+ * it. A value is alive where its bit is set; a handle is current where the slot's node was not launched
+ * since. Numbers and bits only, since every launch asks.
  */
 export class Slots {
   readonly all: Slot[] = []
@@ -103,8 +108,8 @@ export class Slots {
   }
 
   /**
-   * A launch of the node: the values that lie where it writes end, and those of its own slots begin. An intersection
-   * of bits, and work for each value that ends.
+   * A launch of the node: the values that lie where it writes end, and those of its own slots begin. An
+   * intersection of bits, and work for each value that ends.
    */
   launch(node: NodeSlots, by: Origin): void {
     this.cover(node)
@@ -149,7 +154,9 @@ export class Slots {
 
   // ---- readers outside of the tree ------------------------------------------------------------------------
 
-  /** A lane outside of the tree has read a slot up to this event. Of one lane the newest event says it all. */
+  /**
+   * A lane outside of the tree has read a slot up to this event. Of one lane the newest event says it all.
+   */
   use({ id }: Slot, lane: Lane, event: Event): void {
     const uses = this.uses[id]!
     const older = uses.findIndex(other => other.lane === lane)

@@ -5,8 +5,8 @@ import { root, run, Stop } from './run.mjs'
 const time = path => (existsSync(join(root, path)) ? statSync(join(root, path)).mtimeMs : -1)
 
 /**
- * Whether node_modules is as new as package-lock.json; npm writes .package-lock.json last. A node_modules that
- * is a link belongs to another checkout, where `npm ci` would remove every package first.
+ * Whether node_modules is as new as package-lock.json; npm writes .package-lock.json last. A node_modules
+ * that is a link belongs to another checkout, where `npm ci` would remove every package first.
  */
 export const isInstalled = () =>
   lstatSync(join(root, 'node_modules'), { throwIfNoEntry: false })?.isSymbolicLink() === true ||

@@ -19,9 +19,9 @@ export const run = (command, args, options = {}) => {
 }
 
 /**
- * As `run`, concurrently with other programs: the output is printed in one piece when the program ends, and is
- * then in `printed`. With `onOutput`, the output is printed as it comes and passed to `onOutput`; with a `stdio`
- * that inherits, it goes to the terminal.
+ * As `run`, concurrently with other programs: the output is printed in one piece when the program ends, and
+ * is then in `printed`. With `onOutput`, the output is printed as it comes and passed to `onOutput`; with a
+ * `stdio` that inherits, it goes to the terminal.
  */
 export const runConcurrently = (command, args, { onOutput, printed = [], ...options } = {}) =>
   new Promise(resolve => {

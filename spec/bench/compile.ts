@@ -18,8 +18,8 @@ interface Subject {
   /** Whether the bound is compared with a long replay. */
   readonly replayed: boolean
   /**
-   * Whether operations become one kernel where that is better. Else the graph is planned once, and the times of
-   * passes are those of its own operations.
+   * Whether operations become one kernel where that is better. Else the graph is planned once, and the times
+   * of passes are those of its own operations.
    */
   readonly fuse: boolean
 }
@@ -37,7 +37,9 @@ interface Figures {
   /** What the session's pool takes in the end, by a long replay; and whether that came to a steady state. */
   readonly peak?: number
   readonly steady?: 'yes' | 'no'
-  /** What it takes to describe the graph in the language, once the program has the tasks that it describes. */
+  /**
+   * What it takes to describe the graph in the language, once the program has the tasks that it describes.
+   */
   readonly describeMs: number
   /** What it takes to compile it. */
   readonly ms: number
@@ -110,7 +112,9 @@ const replayOf = (plan: Plan): Pick<Figures, 'peak' | 'steady'> => {
   return { peak: device[0]!, steady: exact ? 'yes' : 'no' }
 }
 
-/** Ticks, and free ranges looked at, of the replay that a bound is compared with: some minutes at the most. */
+/**
+ * Ticks, and free ranges looked at, of the replay that a bound is compared with: some minutes at the most.
+ */
 const longReplay = { ticks: 1024, work: 2 ** 32 }
 
 const here = fileURLToPath(import.meta.url)
@@ -156,8 +160,9 @@ const fusedShapes = [
 ] as const
 
 /**
- * Rows without `fuse` are compiled with `fuse: false`: a graph is planned once, with an operation for each node. With
- * `fuse` it is planned as it is and with fused kernels. Of `streamed` so many layers, of `outputs` and `shared` so many values, of `scans` so many; else nodes.
+ * Rows without `fuse` are compiled with `fuse: false`: a graph is planned once, with an operation for each
+ * node. With `fuse` it is planned as it is and with fused kernels. Of `streamed` so many layers, of `outputs`
+ * and `shared` so many values, of `scans` so many; else nodes.
  */
 const table: readonly Row[] = [
   { shape: 'cholesky', sizes, replayed: true },

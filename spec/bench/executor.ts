@@ -1,8 +1,8 @@
 // What running a plan eagerly costs the thread that issues it: the executor by itself, over a driver that
 // does nothing, before its pool has reached the steady state and after; tasks that launch nothing, and tasks
 // that launch an empty kernel, beside the same driver calls made by a loop; and a tick of 1,000 nodes as a
-// graph, beside the driver's launch call alone and the tick issued command by command. Task graphs as CUDASTF's
-// stress benchmarks have them: a task a datum, eight lanes of a hundred tasks, and a chain.
+// graph, beside the driver's launch call alone and the tick issued command by command. Task graphs as
+// CUDASTF's stress benchmarks have them: a task a datum, eight lanes of a hundred tasks, and a chain.
 //
 // CUDASTF is measured in the same run where BRAID_CUDASTF names a folder with its stress benchmarks built
 // (cudax/test/stf/stress/task_bench.cu and empty_tasks.cu of NVIDIA's CCCL):

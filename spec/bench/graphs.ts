@@ -1,7 +1,7 @@
 // Graph mode on a GPU: pipelines issued call by call and as executable graphs, beside the best of eight ways
 // of the same by hand in PyTorch, CUDA graphs among them; and a lattice of 2,000 small kernels, on which
-// graph mode is held to twice the throughput of eager mode, and 1.2 times that of a graph on one stream. At the
-// end, what JavaScript and C++ take to launch a graph, and a step of a plan tree.
+// graph mode is held to twice the throughput of eager mode, and 1.2 times that of a graph on one stream. At
+// the end, what JavaScript and C++ take to launch a graph, and a step of a plan tree.
 import { compile, orThrow } from '../../dsl/index.js'
 import { Device } from '../../runtime/index.js'
 import { graphLaunches } from './graph-launches.js'

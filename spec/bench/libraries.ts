@@ -1,6 +1,6 @@
-// Attention and convolutions on a GPU: Braid's own kernel, cuDNN's wherever it can, and what `open` chooses by measuring, beside
-// the best way of PyTorch's. Each of Braid's ways is a process-wide setting that
-// is read when a device is opened.
+// Attention and convolutions on a GPU: Braid's own kernel, cuDNN's wherever it can, and what `open` chooses
+// by measuring, beside the best way of PyTorch's. Each of Braid's ways is a process-wide setting that is read
+// when a device is opened.
 
 import { orThrow } from '../../dsl/index.js'
 import { native } from '../../runtime/addon.js'

@@ -1,5 +1,5 @@
-// What `bench models` measures: chains of elementwise operations, rows that are normalised, and a byte-level GPT.
-// models.py has the same bodies under the same names, with the same values.
+// What `bench models` measures: chains of elementwise operations, rows that are normalised, and a byte-level
+// GPT. models.py has the same bodies under the same names, with the same values.
 import {
   add,
   append,

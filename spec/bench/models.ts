@@ -1,5 +1,6 @@
-// Models and what they are made of on a GPU: fused plans beside the best of four ways of PyTorch's, torch.compile
-// among them; the share of the bandwidth that a copy reaches; and the tick that the compiler predicts.
+// Models and what they are made of on a GPU: fused plans beside the best of four ways of PyTorch's,
+// torch.compile among them; the share of the bandwidth that a copy reaches; and the tick that the compiler
+// predicts.
 import { spawnSync } from 'node:child_process'
 import { lastValueFrom, map } from 'rxjs'
 import { compile, orThrow, simulate } from '../../dsl/index.js'

@@ -51,7 +51,8 @@ export const ours = async (
   options: CompileOptions = {},
   name = 'cuda:0',
 ): Promise<Own> => {
-  // Both sides have a kernel an operation, unless the options say otherwise, and each call is issued by itself.
+  // Both sides have a kernel an operation, unless the options say otherwise, and each call is issued by
+  // itself.
   const plan = orThrow(compile(graph, { inFlight, fuse: false, mode: 'eager', ...options }))
   await using device = orThrow(await Device.open(name)())
   await using session = orThrow(await open(plan, { device, params: values() as never })())
@@ -114,7 +115,9 @@ export interface Theirs {
   readonly outputs: readonly Uint8Array<ArrayBuffer>[]
 }
 
-/** Runs the pipelines, whose values lie in a folder each, in a process of its own: all ways, or those said. */
+/**
+ * Runs the pipelines, whose values lie in a folder each, in a process of its own: all ways, or those said.
+ */
 const pytorch = (
   pipelines: readonly Pipeline[],
   folders: readonly string[],
@@ -147,8 +150,8 @@ const fastest = (ways: readonly Way[]): readonly string[] =>
     .map(({ way }) => way)
 
 /**
- * Gives `use` what runs PyTorch once through all of the pipelines: first each of the eight ways, then the two of
- * each pipeline that were fastest. The pipelines' values are written once.
+ * Gives `use` what runs PyTorch once through all of the pipelines: first each of the eight ways, then the two
+ * of each pipeline that were fastest. The pipelines' values are written once.
  */
 export const withPytorch = async <A>(
   pipelines: readonly Pipeline[],

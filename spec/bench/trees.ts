@@ -1,5 +1,6 @@
-// What a step of a plan tree takes JavaScript where nothing has to be recorded again, beside the cheapest launch that
-// there is: that of a graph of one node. A step that leaves one value in the arena, and one that leaves eight.
+// What a step of a plan tree takes JavaScript where nothing has to be recorded again, beside the cheapest
+// launch that there is: that of a graph of one node. A step that leaves one value in the arena, and one that
+// leaves eight.
 import {
   compile,
   download,

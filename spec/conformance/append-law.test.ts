@@ -1,5 +1,5 @@
-// The law of the project with states that grow: for every graph of appends, of values that are read before and after
-// them, and of every position, the compiled plan yields what `interpret` yields.
+// The law of the project with states that grow: for every graph of appends, of values that are read before
+// and after them, and of every position, the compiled plan yields what `interpret` yields.
 import fc from 'fast-check'
 import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it, vi } from 'vitest'

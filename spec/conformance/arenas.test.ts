@@ -1,5 +1,5 @@
-// Ticks in flight with an arena each, on every device: the bits of eager issue, as much memory as the plan promises,
-// and two ticks in progress at once.
+// Ticks in flight with an arena each, on every device: the bits of eager issue, as much memory as the plan
+// promises, and two ticks in progress at once.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { CompileOptions } from '../../dsl/index.js'
@@ -110,7 +110,9 @@ describe('ticks in flight on a host device', () => {
   const net = graph('net', { x: long }, ({ x }) => ({ y: x.pipe(upload(), add(1), download()) }))
   const slow = { host: { copyRate: 4 * 65_536 * 200, deviceRate: 0 } } // 5 ms a copy
 
-  /** Whether some run of a tick was in progress with some run of another one, by the times of their events. */
+  /**
+   * Whether some run of a tick was in progress with some run of another one, by the times of their events.
+   */
   const overlaps = async (
     arenas: boolean,
     until: (found: boolean, turn: number) => boolean,

@@ -1,5 +1,5 @@
-// Attention over caches that rows are appended to: a fused plan does both in one kernel where nothing between needs
-// the caches, and yields what the graph means whatever else reads them.
+// Attention over caches that rows are appended to: a fused plan does both in one kernel where nothing between
+// needs the caches, and yields what the graph means whatever else reads them.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {

@@ -251,7 +251,8 @@ describe.runIf(hasCudnn)('attention by cuDNN', () => {
     expect(await agrees({ ...plain, ...given })).toBe(2)
   })
 
-  // A score that is no number, and one that is infinite, make the whole row NaN; the last key is seen by one query.
+  // A score that is no number, and one that is infinite, make the whole row NaN; the last key is seen by one
+  // query.
   const unusual = { f32: [], f16: [0x7e00, 0x7c00, 0xfc00], bf16: [0x7fc0, 0x7f80, 0xff80] } as const
   it.each(['f16', 'bf16'] as const)('keeps NaN and infinities of %s', { timeout: 120_000 }, async dtype => {
     for (const causal of [true, false])

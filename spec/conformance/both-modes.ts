@@ -1,4 +1,5 @@
-// Plans that are run on a device, or on several, eagerly and in graph mode: what both yield must be the same bits.
+// Plans that are run on a device, or on several, eagerly and in graph mode: what both yield must be the same
+// bits.
 import { expect } from 'vitest'
 import type { CompileOptions, Graph, Plan, Ports } from '../../dsl/index.js'
 import type { HostArray } from '../../dsl/language/values.js'
@@ -52,7 +53,10 @@ export const runner = (
     return eager
   }
 
-  /** Runs ticks whose reader keeps up to three leases and gives the middle one back first, so slots come free out of turn. */
+  /**
+   * Runs ticks whose reader keeps up to three leases and gives the middle one back first, so slots come free
+   * out of turn.
+   */
   const expectKept = async (made: Omit<Case, 'feeds'>, check: (plan: Plan) => void = () => undefined) => {
     const feeds = { x: rows(30) }
     const wanted = await outputs({ ...made, feeds }, 'eager', 7)

@@ -1,5 +1,5 @@
-// Convolutions on a device against their definition, of sizes that are multiples of nothing and of those that kernels
-// like. The error that is allowed is of rounding alone.
+// Convolutions on a device against their definition, of sizes that are multiples of nothing and of those that
+// kernels like. The error that is allowed is of rounding alone.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { avgPool, conv, download, graph, maxPool, mul, relu, tensor, upload } from '../../dsl/index.js'

@@ -1,5 +1,6 @@
-// Products that compute what follows them: the plan yields what the graph means, within one rounding less than the
-// operations apart, and a kernel that reads another bias or residual, or leaves out a step, is noticed.
+// Products that compute what follows them: the plan yields what the graph means, within one rounding less
+// than the operations apart, and a kernel that reads another bias or residual, or leaves out a step, is
+// noticed.
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {

@@ -156,8 +156,8 @@ describe.each(present)('on %s a fused plan', device => {
         kernels += found
         const got = await ran(plan, made, device)
         await expectMeant(made, got)
-        // Of rows the host adds in the order of its reductions; another device may add in another. Products with an
-        // epilogue round once where the operations apart round several times.
+        // Of rows the host adds in the order of its reductions; another device may add in another. Products
+        // with an epilogue round once where the operations apart round several times.
         const isExact = plan.nodes.every(({ kernel }) => kernel?.kind !== 'matmul' || !kernel.epilogue)
         if (isExact && (device === 'host' || !plan.nodes.some(reduces)))
           expect(differ(got, await ran(planOf(made, false), made, device))).toBe(false)

@@ -1,5 +1,5 @@
-// The example that writes text: the decoder with a cache means what a forward pass over the whole text means, and a
-// device does what it means; checkpoints of the right shapes are read, others are refused.
+// The example that writes text: the decoder with a cache means what a forward pass over the whole text means,
+// and a device does what it means; checkpoints of the right shapes are read, others are refused.
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,5 +1,6 @@
-// Which operators generated graphs are made of: every public one, and every cast, reaches an output. Operators are read
-// from the language: the functions of `dsl/language/operators` that `dsl/index.ts` exports.
+// Which operators generated graphs are made of: every public one, and every cast, reaches an output.
+// Operators are read from the language: the functions of `dsl/language/operators` that `dsl/index.ts`
+// exports.
 import { readdirSync } from 'node:fs'
 import fc from 'fast-check'
 import { expect, it, vi } from 'vitest'
@@ -11,7 +12,9 @@ import { operators } from '../../dsl/language/operators/registry.js'
 import { sample } from '../fixtures/graphs/random.js'
 import { mixed, moves } from '../fixtures/graphs/ranks.js'
 
-/** The public operators; and the values of the graph that was built last, each with the operator that made it. */
+/**
+ * The public operators; and the values of the graph that was built last, each with the operator that made it.
+ */
 const seen = vi.hoisted(() => ({
   operators: new Set<string>(),
   made: [] as [name: string, value: unknown][],

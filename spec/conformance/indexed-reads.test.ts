@@ -1,5 +1,5 @@
-// Gathers in the kernels that read them: a fused plan yields what the graph means, and on the host bit for bit what
-// it yields with kernels of their own. A kernel that reads other rows is noticed.
+// Gathers in the kernels that read them: a fused plan yields what the graph means, and on the host bit for
+// bit what it yields with kernels of their own. A kernel that reads other rows is noticed.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {

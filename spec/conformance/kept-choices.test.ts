@@ -1,5 +1,5 @@
-// What is measured for products and attention when a plan is opened is kept for the next process, and so is the code of
-// generated kernels.
+// What is measured for products and attention when a plan is opened is kept for the next process, and so is
+// the code of generated kernels.
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

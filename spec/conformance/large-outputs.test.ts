@@ -1,5 +1,5 @@
-// V8 counts the memory of ArrayBuffers as garbage to come and collects for each 64 MiB. Pinned memory of a session is
-// no garbage, however much of it is lent in each tick.
+// V8 counts the memory of ArrayBuffers as garbage to come and collects for each 64 MiB. Pinned memory of a
+// session is no garbage, however much of it is lent in each tick.
 import { PerformanceObserver } from 'node:perf_hooks'
 import { setTimeout } from 'node:timers/promises'
 import { expect, it } from 'vitest'

@@ -1,7 +1,7 @@
 // The law of the project: for every graph and every feed, the compiled plan yields what `interpret` yields,
-// with pooled storage and with planned, with fused kernels and without, in eager mode and in the mode that is chosen.
-// On `host` under jitter and with poisoned memory, so that a missing wait or a lifetime that ends too early gives a
-// wrong result.
+// with pooled storage and with planned, with fused kernels and without, in eager mode and in the mode that is
+// chosen. On `host` under jitter and with poisoned memory, so that a missing wait or a lifetime that ends too
+// early gives a wrong result.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { CompileOptions } from '../../dsl/index.js'

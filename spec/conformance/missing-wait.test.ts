@@ -114,9 +114,9 @@ const delaying = (plan: Plan, run: number, milliseconds: number): HostOptions =>
 })
 
 /**
- * The runs whose delay may show that the wait at `c` is missing, the likeliest first: those of the lane that was waited
- * for, from its record back, then those after the record, whose results a later tick may read after the wait, then
- * those of other lanes, which it may have waited for.
+ * The runs whose delay may show that the wait at `c` is missing, the likeliest first: those of the lane that
+ * was waited for, from its record back, then those after the record, whose results a later tick may read
+ * after the wait, then those of other lanes, which it may have waited for.
  */
 const suspects = (plan: Plan, c: number): readonly number[] => {
   const [, event, waiting] = plan.commands[c] as Extract<Command, readonly ['wait', ...unknown[]]>

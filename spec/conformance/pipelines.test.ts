@@ -1,5 +1,5 @@
-// The pipelines of the benches `pipelines` and `graphs`, small: what they yield is what they mean, issued call
-// by call and as graphs, so that no bench times a wrong answer.
+// The pipelines of the benches `pipelines` and `graphs`, small: what they yield is what they mean, issued
+// call by call and as graphs, so that no bench times a wrong answer.
 import { describe, expect, it } from 'vitest'
 import { compile, orThrow } from '../../dsl/index.js'
 import { open } from '../../runtime/index.js'

@@ -1,6 +1,6 @@
 // The contract of recordUse where one side is a session: spec/pytorch/contract.test.ts and lifetimes.test.ts
-// have it for lanes alone, under the same numbers. A session's output is the block, free-standing lanes are its
-// readers, and the next tick in its slot is the next owner.
+// have it for lanes alone, under the same numbers. A session's output is the block, free-standing lanes are
+// its readers, and the next tick in its slot is the next owner.
 import { describe, expect, it } from 'vitest'
 import {
   add,
@@ -296,7 +296,8 @@ it('5k.8: of a plan that leaves outputs on the device, each wait and use is need
     })
 })
 
-// What is freed by a lane and taken by a session, or the other way round. Under a limit there is no other memory.
+// What is freed by a lane and taken by a session, or the other way round. Under a limit there is no other
+// memory.
 const policies = ['order-then-wait', 'order-then-grow', 'poll', 'never-wait'] as const
 const passed = present.flatMap(name => policies.map(policy => [name, policy] as const))
 describe.each(passed)('memory that passes between sessions and lanes, on %s, %s', (name, policy) => {

@@ -1,5 +1,5 @@
-// Reductions and running sums of few long lines, which a plan makes of parts: of every element type, alone and with
-// elementwise work before and after them, within the rounding that is allowed of the whole.
+// Reductions and running sums of few long lines, which a plan makes of parts: of every element type, alone
+// and with elementwise work before and after them, within the rounding that is allowed of the whole.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import * as braid from '../../dsl/index.js'

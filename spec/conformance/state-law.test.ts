@@ -1,5 +1,5 @@
-// The law of the project with states that are written and reset between ticks: for every graph, every feed and every
-// write, the compiled plan yields what `interpret` yields.
+// The law of the project with states that are written and reset between ticks: for every graph, every feed
+// and every write, the compiled plan yields what `interpret` yields.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Between, CompileOptions } from '../../dsl/index.js'

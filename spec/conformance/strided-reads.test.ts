@@ -1,5 +1,5 @@
-// Attention and products whose operands are transposed, sliced and reshaped: a fused plan has no copies of rows that
-// lie dense elsewhere, and yields what the graph means.
+// Attention and products whose operands are transposed, sliced and reshaped: a fused plan has no copies of
+// rows that lie dense elsewhere, and yields what the graph means.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
@@ -34,7 +34,9 @@ interface Drawn {
   readonly heads: number
   readonly rows: number
   readonly size: number
-  /** Whether queries, keys and values come as [batch, rows, heads, size], one beside the other in one tensor. */
+  /**
+   * Whether queries, keys and values come as [batch, rows, heads, size], one beside the other in one tensor.
+   */
   readonly together: boolean
   /** The order of the axes in which the result leaves. */
   readonly leaves: readonly number[]

@@ -63,7 +63,10 @@ interface Swap {
 }
 const swaps = fc.array(fc.record({ tick: fc.nat(5), as: variant }), { minLength: 1, maxLength: 3 })
 
-/** One run over all ticks. The swaps are begun when the outputs of their ticks arrive, and fall where they fall. */
+/**
+ * One run over all ticks. The swaps are begun when the outputs of their ticks arrive, and fall where they
+ * fall.
+ */
 const swappedInRun = async (
   session: Session,
   made: Sample,

@@ -1,4 +1,5 @@
-// Whole numbers in the kernels of floats that read them: every number is exact there, or the kernel stays apart.
+// Whole numbers in the kernels of floats that read them: every number is exact there, or the kernel stays
+// apart.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
@@ -103,7 +104,9 @@ const steps = fc.array(
   { minLength: 2, maxLength: 9 },
 )
 
-/** A graph in which each step reads what earlier ones yield. What reaches no float is an output of its own. */
+/**
+ * A graph in which each step reads what earlier ones yield. What reaches no float is an output of its own.
+ */
 const made = (list: readonly Step[]): Graph =>
   graph('numbers', ports, (given: Anything) => {
     const all: { flow: Anything; dtype: string }[] = ['i32', 'u8', 'f32'].map((dtype, i) => ({

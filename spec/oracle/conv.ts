@@ -1,5 +1,5 @@
-// A convolution by its definition, one element of the result at a time, of any number of spatial dimensions. Shares
-// no code with dsl/language/operators/conv.ts.
+// A convolution by its definition, one element of the result at a time, of any number of spatial dimensions.
+// Shares no code with dsl/language/operators/conv.ts.
 
 export interface Convolution {
   readonly batch: number
@@ -13,7 +13,9 @@ export interface Convolution {
   readonly dilation: readonly number[]
   /** Zeros before and after each dimension. */
   readonly pad: readonly (readonly [number, number])[]
-  /** Whether the channels are the last dimension of x, of the weight and of the result, and not the second. */
+  /**
+   * Whether the channels are the last dimension of x, of the weight and of the result, and not the second.
+   */
   readonly last: boolean
 }
 

@@ -1,4 +1,5 @@
-// Pooling by its definition, one element of the result at a time. Shares no code with dsl/language/operators/pool.ts.
+// Pooling by its definition, one element of the result at a time. Shares no code with
+// dsl/language/operators/pool.ts.
 import { type Convolution, placesOf } from './conv.js'
 
 /** By element of the result: the elements of x that the kernel meets, and how many elements it has. */

@@ -1,6 +1,7 @@
-// PyTorch's CUDA graph trees as a small state machine, of one device and of inference: what runs, what is recorded,
-// which outputs are alive, and what a tensor shows that somebody still holds. It shares no code with plan trees.
-// After cudagraph_trees.py of PyTorch 2.11; the letters T, G and the numbers of checks are those of the test's titles.
+// PyTorch's CUDA graph trees as a small state machine, of one device and of inference: what runs, what is
+// recorded, which outputs are alive, and what a tensor shows that somebody still holds. It shares no code
+// with plan trees. After cudagraph_trees.py of PyTorch 2.11; the letters T, G and the numbers of checks are
+// those of the test's titles.
 
 /** A function as the trees see it: how many outputs it has, and how much memory it takes while it runs. */
 export interface Fn {
@@ -28,7 +29,10 @@ export class TorchTensor {
 interface Path {
   readonly fn: string
   readonly parent: Path | undefined
-  /** The tensors of its latest run; those of a recording are kept, so that the next replay hands them out again. */
+  /**
+   * The tensors of its latest run; those of a recording are kept, so that the next replay hands them out
+   * again.
+   */
   outputs: TorchTensor[]
   readonly children: Map<string, Recording[]>
 }
@@ -38,7 +42,9 @@ interface Recording extends Path {
   readonly scratch: readonly number[]
   /** By input: the address of the path's output that it was; undefined: copied in. */
   readonly managed: readonly (number | undefined)[]
-  /** Outputs of the path that had died between the parent's recording and this one: the memory was used again. */
+  /**
+   * Outputs of the path that had died between the parent's recording and this one: the memory was used again.
+   */
   readonly deadBefore: readonly (readonly [Path, number])[]
   /** Outputs of the path that were alive after it. */
   readonly aliveAfter: readonly (readonly [Path, number])[]
@@ -254,8 +260,8 @@ export class PytorchTrees {
   }
 
   /**
-   * The outputs are the same objects as at the last replay, unless a checkpoint was in between: whoever held one of
-   * them sees the new value.
+   * The outputs are the same objects as at the last replay, unless a checkpoint was in between: whoever held
+   * one of them sees the new value.
    */
   private replay(recording: Recording, results: readonly number[]): TorchTensor[] {
     this.write(recording.scratch, recording.addresses, results)

@@ -161,7 +161,10 @@ describe.each(present)('sharded training on %s', name => {
     const layers = 8
     const soon = (event: Event): Promise<boolean> => settles(event.synchronize(), 30_000)
 
-    /** Issues all layers over two weights in turns. `amid` is called where a layer or a scatter is half issued. */
+    /**
+     * Issues all layers over two weights in turns. `amid` is called where a layer or a scatter is half
+     * issued.
+     */
     const issue = (
       device: Device,
       amid: Readonly<Record<'layer' | 'scatter', (lane: Lane, layer: number) => void>>,

@@ -1,5 +1,5 @@
-// Cases 46 and 95 to 121: what captured lanes allocate, free and use. In Braid a capture is a `GraphBuilder`, its
-// private pool is made by its first `malloc`, and a shared one is a `MemPool` that several captures name.
+// Cases 46 and 95 to 121: what captured lanes allocate, free and use. In Braid a capture is a `GraphBuilder`,
+// its private pool is made by its first `malloc`, and a shared one is a `MemPool` that several captures name.
 import { describe, expect, test } from 'vitest'
 import { compile, download, graph, orThrow, tensor, uniform, upload } from '../../dsl/index.js'
 import {

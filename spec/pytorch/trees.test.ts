@@ -1,5 +1,6 @@
-// Cases 122 and 123: what PyTorch's graph trees do by checkpoints of a pool, Braid's plan trees do by layouts that are
-// known before anything runs. Each behaviour of graph trees by itself is a test of spec/conformance/trees.
+// Cases 122 and 123: what PyTorch's graph trees do by checkpoints of a pool, Braid's plan trees do by layouts
+// that are known before anything runs. Each behaviour of graph trees by itself is a test of
+// spec/conformance/trees.
 import { describe, expect, test } from 'vitest'
 import { tree } from '../../dsl/index.js'
 import { present } from '../conformance/devices.js'

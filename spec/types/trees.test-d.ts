@@ -1,5 +1,5 @@
-// Trees of plans that must compile, and launches that must not. `tsc --noEmit` is the test: a missing expected error is
-// an error.
+// Trees of plans that must compile, and launches that must not. `tsc --noEmit` is the test: a missing
+// expected error is an error.
 
 import { of } from 'rxjs'
 import {

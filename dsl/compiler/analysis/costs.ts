@@ -27,15 +27,17 @@ const mostKnown = 1024
 /** Up to so many operations their demands are kept, since a search asks for them many times. */
 const mostKept = 2 ** 16
 
-/** By list of operations, what they demand of the machine, or take by the profile, that was asked for last. */
+/**
+ * By list of operations, what they demand of the machine, or take by the profile, that was asked for last.
+ */
 const kept = new WeakMap<
   readonly Operation[],
   Pick<Settings, 'machine' | 'profile'> & { readonly demands: readonly Demand[] }
 >()
 
 /**
- * What each operation demands of the machine. Operations that do the same have one `Work`; its demand does not depend
- * on their names, unless their times are measured.
+ * What each operation demands of the machine. Operations that do the same have one `Work`; its demand does
+ * not depend on their names, unless their times are measured.
  */
 const demandsOf = (operations: readonly Operation[], { machine, profile }: Settings): readonly Demand[] => {
   const known = kept.get(operations)
@@ -67,8 +69,9 @@ export const aloneOf = (
 }
 
 /**
- * The costs of each operation: measured times where the profile has them, else the machine's figures. In graph
- * mode those of a graph's nodes: edges and events cost the issuing thread nothing, and no queue is full.
+ * The costs of each operation: measured times where the profile has them, else the machine's figures. In
+ * graph mode those of a graph's nodes: edges and events cost the issuing thread nothing, and no queue is
+ * full.
  */
 export const costsOf = (operations: readonly Operation[], settings: Settings): Costs => {
   const { machine, profile, mode } = settings

@@ -12,7 +12,9 @@ export const devicesOf = ({ lanes }: Pick<Placed, 'lanes'>): number => {
   return most + 1
 }
 
-/** The most lanes that each of so many devices may have: by the user's option, and by what a plan may have. */
+/**
+ * The most lanes that each of so many devices may have: by the user's option, and by what a plan may have.
+ */
 export const mostLanesOf = ({ lanes }: Settings, devices: number): number =>
   Math.min(lanes, Math.floor(limits.lanes / devices))
 

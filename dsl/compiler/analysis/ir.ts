@@ -132,7 +132,10 @@ export type CopiedFor =
   | 'donations'
   | 'order of elements'
 
-/** A kernel that changes a value in its memory or makes the next value of a state there; or, `copied`, elsewhere. */
+/**
+ * A kernel that changes a value in its memory or makes the next value of a state there; or, `copied`,
+ * elsewhere.
+ */
 export interface Change {
   readonly name: string
   /** The name of the value, or of the state. */
@@ -257,8 +260,8 @@ export interface Evaluation {
   /** Windows that the search gave to uploads without one of the user's. */
   readonly windows: readonly { readonly lane: string; readonly ahead: number }[]
   /**
-   * Predicted nanoseconds from tick to tick, of the first tick from its start to its end, and of a tick the time for
-   * which the issuing thread waits for a lane's full queue. NaN for graphs too large to predict.
+   * Predicted nanoseconds from tick to tick, of the first tick from its start to its end, and of a tick the
+   * time for which the issuing thread waits for a lane's full queue. NaN for graphs too large to predict.
    */
   readonly tick: number
   readonly latency: number
@@ -276,7 +279,9 @@ export interface Choice {
 export interface Bounded extends Lifetimes {
   readonly bound: { readonly device: readonly number[]; readonly pinned: number }
   readonly boundKind: BoundKind | undefined
-  /** The commands, where the bound was found from them: of a million operations a second copy is too large. */
+  /**
+   * The commands, where the bound was found from them: of a million operations a second copy is too large.
+   */
   readonly flat: FlatCommands | undefined
   readonly choice?: Choice
 }

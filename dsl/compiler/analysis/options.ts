@@ -17,16 +17,16 @@ export interface Settings {
   readonly dims: ReadonlyMap<string, number>
   readonly inFlight: number
   /**
-   * How many ticks in flight have an arena of their own: 1, which all of them share, or `inFlight`. No option:
-   * see `search/choose-arenas.ts`.
+   * How many ticks in flight have an arena of their own: 1, which all of them share, or `inFlight`. No
+   * option: see `search/choose-arenas.ts`.
    */
   readonly arenas: number
   readonly memory: number | 'fast' | 'small'
   /** Whether the program says `memory`: else graph mode may not hold much more than eager mode. */
   readonly memoryIsGiven: boolean
   /**
-   * By device, then of pinned memory: bytes beyond which a plan is not taken, so that its bound need not be known. No
-   * option: see `search/choose-fusion.ts`.
+   * By device, then of pinned memory: bytes beyond which a plan is not taken, so that its bound need not be
+   * known. No option: see `search/choose-fusion.ts`.
    */
   readonly enough?: { readonly bytes: readonly number[]; readonly in: 'first tick' | 'any tick' }
   readonly storage: 'pooled' | 'planned'
@@ -40,8 +40,8 @@ export interface Settings {
 }
 
 /**
- * Whether a tick in flight has to come after anything of the tick before it: not where the host waits for that
- * one's end, nor where each has an arena of its own.
+ * Whether a tick in flight has to come after anything of the tick before it: not where the host waits for
+ * that one's end, nor where each has an arena of its own.
  */
 export const ticksMeet = ({ inFlight, arenas }: Pick<Settings, 'inFlight' | 'arenas'>): boolean =>
   inFlight > 1 && arenas === 1

@@ -22,8 +22,8 @@ type Ordered = Pick<Synchronized, 'laneOf' | 'waitStart' | 'waitOn' | 'waitTick'
 const deepest = 4
 
 /**
- * Ticks are simulated until their pace is steady, as long as they have no more operations than this in all. Of a larger
- * graph the fewest ticks are simulated from which a pace can be told.
+ * Ticks are simulated until their pace is steady, as long as they have no more operations than this in all.
+ * Of a larger graph the fewest ticks are simulated from which a pace can be told.
  */
 const played = 2 ** 13
 

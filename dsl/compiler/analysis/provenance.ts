@@ -34,7 +34,9 @@ export interface Arenas {
   readonly ticks?: { readonly one: number; readonly several: number }
 }
 
-/** Predicted nanoseconds from tick to tick in each mode, and why graph mode was not taken: empty where it was. */
+/**
+ * Predicted nanoseconds from tick to tick in each mode, and why graph mode was not taken: empty where it was.
+ */
 export interface Modes {
   readonly eager: number
   readonly graph: number
@@ -111,7 +113,10 @@ export interface Fusion {
     readonly members: readonly string[]
     readonly at: Where
   }[]
-  /** Values that one kernel makes and another one reads; of each other kernel the first operation that reads it. */
+  /**
+   * Values that one kernel makes and another one reads; of each other kernel the first operation that reads
+   * it.
+   */
   readonly apart: readonly Stored[]
   /** Why what was fused first was given up. */
   readonly rejected: readonly string[]
@@ -125,8 +130,8 @@ export interface Decisions {
   /** In graph mode: how many arenas ticks in flight have, and why. */
   readonly arenas?: Arenas
   /**
-   * Reductions of few long lines that are done in parts, where any are; and the predicted nanoseconds from tick to
-   * tick with them in parts and as wholes, where both were planned.
+   * Reductions of few long lines that are done in parts, where any are; and the predicted nanoseconds from
+   * tick to tick with them in parts and as wholes, where both were planned.
    */
   readonly parts?: {
     readonly lines: readonly { readonly name: string; readonly parts: number; readonly at: Where }[]
@@ -157,7 +162,10 @@ export interface Provenance {
   /** By `input NAME`, `output NAME` or `param NAME`: the type as the graph has it, with symbols. */
   readonly ports: ReadonlyMap<string, TensorSpec>
   readonly decisions: Decisions
-  /** While plans are compared: what is predicted, by the number of ticks that have lanes of their own, and from what. */
+  /**
+   * While plans are compared: what is predicted, by the number of ticks that have lanes of their own, and
+   * from what.
+   */
   readonly compared?: { readonly ticks: Map<number, number>; workload?: PlanWorkload }
   /** While modes are compared: the graph with the fused kernels that were taken. */
   readonly fused?: Checked

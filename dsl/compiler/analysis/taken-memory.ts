@@ -3,9 +3,9 @@ import { isShared } from '../../language/communicator.js'
 import type { Checked, CopiedFor } from './ir.js'
 import { donatedReads, operatorOf, ownersOf } from './operators.js'
 
-// Some kernels change a value in its memory: the result of `append` is its first input, but for some rows. Where that
-// value is read later in the graph, the kernel gets a copy of it: to write in place it would have to run after a
-// reader that the graph has after it.
+// Some kernels change a value in its memory: the result of `append` is its first input, but for some rows.
+// Where that value is read later in the graph, the kernel gets a copy of it: to write in place it would have
+// to run after a reader that the graph has after it.
 
 /** Whether the node's result is made in the memory of its first input. */
 export const takesMemory = ({ op }: GraphNode): boolean => operatorOf(op)?.takesMemory === true
@@ -51,13 +51,16 @@ class Readers {
   }
 }
 
-/** Values that an operation of this tick, or of the tick before, makes as a whole buffer which nothing else holds. */
+/**
+ * Values that an operation of this tick, or of the tick before, makes as a whole buffer which nothing else
+ * holds.
+ */
 const isOwn = (node: GraphNode): boolean =>
   node.op === 'delay' || node.op === 'fused' || (operatorOf(node.op) !== undefined && !isShared(node))
 
 /**
- * Whether some reader of a donated value stands after the kernel in the program. It comes before the kernel all the
- * same, so edges in the order of the program could close a circle with that one.
+ * Whether some reader of a donated value stands after the kernel in the program. It comes before the kernel
+ * all the same, so edges in the order of the program could close a circle with that one.
  */
 export const donatesBackwards = ({ nodes, specs }: Checked): boolean => {
   if (!nodes.some(node => node.op === 'kernel' && donatedReads(node).length > 0)) return false

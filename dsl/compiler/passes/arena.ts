@@ -61,7 +61,8 @@ const tried = (
     return true
   }
   for (const order of [bySize, inTime]) if (end(best) > least) better(pack(order))
-  // Ranges that came to lie at the top are placed earlier the next time. An order that comes again finds what it found.
+  // Ranges that came to lie at the top are placed earlier the next time. An order that comes again finds what
+  // it found.
   let order = bySize
   const known = new Set<string>()
   for (let left = Math.min(rounds, few / sizes.length); left > 0 && end(best) > least; left--) {
@@ -162,7 +163,9 @@ const pinnedOf = ({ buffers, settings }: Ordered): number =>
     return sum + aligned(bytes) * (slots ? settings.inFlight : life === 'tick' ? settings.arenas : 1)
   }, 0)
 
-/** Bytes of device memory beside the arenas: the slots of outputs that stay on a device, in whole granules. */
+/**
+ * Bytes of device memory beside the arenas: the slots of outputs that stay on a device, in whole granules.
+ */
 const slotsOf = ({ buffers, settings }: Ordered, devices: number): number[] => {
   const slots = new Array<number>(devices).fill(0)
   buffers.forEach(({ root, space, life, bytes, device = 0 }, id) => {

@@ -36,15 +36,15 @@ const pinnedBy = ({ buffers, settings }: Lifetimes): number =>
   }, 0)
 
 /**
- * Free chunks times lanes that are looked at to count bytes. Chunks are taken in part, so of a GPT's sixty kernels
- * the count came back to an earlier state after 54,000 ticks: seconds of each compilation, for a plan whose pool
- * does so in a few ticks.
+ * Free chunks times lanes that are looked at to count bytes. Chunks are taken in part, so of a GPT's sixty
+ * kernels the count came back to an earlier state after 54,000 ticks: seconds of each compilation, for a plan
+ * whose pool does so in a few ticks.
  */
 const countedWork = 2 ** 20
 
 /**
- * What the session's pool takes. Where the settings say what is enough, it is not exact for a plan whose first tick
- * takes more, nor, if they say so, for one of which any tick does.
+ * What the session's pool takes. Where the settings say what is enough, it is not exact for a plan whose
+ * first tick takes more, nor, if they say so, for one of which any tick does.
  */
 const poolOf = (
   { settings: { enough } }: Lifetimes,
@@ -125,8 +125,8 @@ const isWait = (ir: Lifetimes, { later, earlier, tick }: WindowEdge): boolean =>
 }
 
 /**
- * Drops window waits without which the plan holds no more, until each one that is left is needed. A plan so large
- * that law L6 does not drop its waits one by one either keeps them all.
+ * Drops window waits without which the plan holds no more, until each one that is left is needed. A plan so
+ * large that law L6 does not drop its waits one by one either keeps them all.
  */
 const lean = (ir: Lifetimes, most: Held): Lifetimes => {
   if (ir.windows.length === 0 || most.flat.commands > exactCommands) return ir

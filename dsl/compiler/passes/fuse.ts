@@ -19,15 +19,15 @@ import { withStridedReads } from './fuse/strided-reads.js'
 //   t = gather(table, tokens) · p = gather(places, order) · x = t + p · y = layerNorm(x)
 //   → y = fused(tokens, table, order, places): one kernel that reads rows of both tables
 //
-// Before that, attention reads rows where they lie (fuse/strided-reads.ts), and products take what their own kernels
-// can do of what follows them (fuse/epilogues.ts). After it, once values have their memory, attention takes the appends
-// to what it reads (lower/appends.ts).
+// Before that, attention reads rows where they lie (fuse/strided-reads.ts), and products take what their own
+// kernels can do of what follows them (fuse/epilogues.ts). After it, once values have their memory, attention
+// takes the appends to what it reads (lower/appends.ts).
 //
-// After this pass an elementwise value, a gather, or a reduction along rows, is computed in the kernel of its readers
-// where these are one kernel, on the same lane and device, at the same rate, and one kernel takes no longer
-// than two; and two such kernels that read the same are one, with several results (fuse/siblings.ts). Other nodes
-// are unchanged. A value is stored in memory where an output, a state, a node of another kind, `keep()` or
-// `after()` reads it, and where something is gathered from it, or by it.
+// After this pass an elementwise value, a gather, or a reduction along rows, is computed in the kernel of its
+// readers where these are one kernel, on the same lane and device, at the same rate, and one kernel takes no
+// longer than two; and two such kernels that read the same are one, with several results (fuse/siblings.ts).
+// Other nodes are unchanged. A value is stored in memory where an output, a state, a node of another kind,
+// `keep()` or `after()` reads it, and where something is gathered from it, or by it.
 
 class Fusing {
   private readonly regions: Regions
@@ -66,8 +66,8 @@ class Fusing {
   }
 
   /**
-   * The nodes that stay, in order; the results of a region follow its last member, and views of them that stood
-   * before it follow these.
+   * The nodes that stay, in order; the results of a region follow its last member, and views of them that
+   * stood before it follow these.
    */
   private orderOf(kept: Uint8Array, fused: ReadonlyMap<number, GraphNode>): readonly number[] {
     const { of, values } = this.regions
@@ -140,7 +140,9 @@ class Fusing {
 export interface Fused {
   readonly ir: Checked
   readonly fusion: Omit<Fusion, 'rejected'>
-  /** Whether a lesser effort would find something else: one without siblings, and one without several results. */
+  /**
+   * Whether a lesser effort would find something else: one without siblings, and one without several results.
+   */
   readonly differs: { readonly several: boolean; readonly free: boolean }
 }
 

@@ -211,8 +211,8 @@ const foldedOn = (logical: readonly Logical[], devices: readonly number[], most:
 }
 
 /**
- * One buffer for each lane with a matmul that wants scratch, of the largest size wanted: a state, which all ticks
- * share; or of each tick's arena, where these are apart.
+ * One buffer for each lane with a matmul that wants scratch, of the largest size wanted: a state, which all
+ * ticks share; or of each tick's arena, where these are apart.
  */
 const workspaces = (
   ir: Lowered,

@@ -14,9 +14,10 @@ import { Repeated } from './split/repeated.js'
 //   e = exp(x - m) · s = sum(e) · y = e / s
 //   → e' = exp(x - m) · s.parts = sum(e') of each part · s = sum(s.parts) · e = exp(x - m) · y = e / s
 //
-// After this pass a sum, mean, maximum, minimum or running sum of few long lines is made of its parts, so that it fills
-// the device: a line is the work of one block of threads. The parts of a sum or mean of f16 or bf16 are f32. Elementwise
-// values that such a sum is made of are computed once more where something else reads them too.
+// After this pass a sum, mean, maximum, minimum or running sum of few long lines is made of its parts, so
+// that it fills the device: a line is the work of one block of threads. The parts of a sum or mean of f16 or
+// bf16 are f32. Elementwise values that such a sum is made of are computed once more where something else
+// reads them too.
 
 /** Of smaller values nothing is split. */
 const leastBytes = 2 ** 14

@@ -148,8 +148,8 @@ export class Evaluator {
 
   /**
    * The plan of a candidate; under a bound (`memory`), with waits that make it fit if there are such. In a
-   * pool, a window keeps its memory for itself unless it holds more than it would by sharing; of a large graph, unless
-   * it holds a hundredth more than what is live at once. An arena shares all memory.
+   * pool, a window keeps its memory for itself unless it holds more than it would by sharing; of a large
+   * graph, unless it holds a hundredth more than what is live at once. An arena shares all memory.
    */
   evaluate(candidate: Candidate, memory?: number): Passed<Evaluated> {
     const pooled = this.ir.settings.storage === 'pooled'
@@ -205,8 +205,8 @@ export class Evaluator {
 }
 
 /**
- * The chosen plan without redundant window waits, which no prediction tells from the one with them. Plans of small
- * graphs and planned storage have none.
+ * The chosen plan without redundant window waits, which no prediction tells from the one with them. Plans of
+ * small graphs and planned storage have none.
  */
 export const withoutRedundantWindowWaits = ({ ir, evaluation }: Evaluated): Evaluated => ({
   ir: ir.settings.storage === 'planned' ? ir : withoutRedundantWaits(ir),

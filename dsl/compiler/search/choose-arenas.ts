@@ -16,8 +16,8 @@ export const mostPredicted = 2 ** 13
 export const worth = 0.01
 
 /**
- * Where the predictions are equal ticks get arenas of their own for at most so much of the bytes of one. A prediction
- * takes a device for full that has gaps still: what else could run in them is left to the device.
+ * Where the predictions are equal ticks get arenas of their own for at most so much of the bytes of one. A
+ * prediction takes a device for full that has gaps still: what else could run in them is left to the device.
  */
 export const cheap = 1.25
 
@@ -26,8 +26,8 @@ const bytesOf = ({ bound }: Plan): number => bound.device.reduce((sum, bytes) =>
 type Machine = Pick<Settings, 'machine' | 'profile'>
 
 /**
- * Predicted nanoseconds from tick to tick, the program's own thread included; of ticks with lanes of their own
- * where the plan has several arenas, unless `apart` says that they share all lanes.
+ * Predicted nanoseconds from tick to tick, the program's own thread included; of ticks with lanes of their
+ * own where the plan has several arenas, unless `apart` says that they share all lanes.
  */
 export const tickOf = (plan: Plan, machine: Machine, apart = plan.arenas ?? 1): number => {
   const ticks = provenanceOf(plan)?.compared?.ticks
@@ -74,8 +74,8 @@ const explained = (plan: Plan, arenas: Arenas): Plan => {
 
 /**
  * In graph mode the plan with one arena for all ticks in flight, or with one for each: then ticks overlap on
- * the device. Each has one where that fits the memory and makes the predicted tick shorter, or leaves it as long
- * and costs few bytes; where nothing is predicted, where it fits.
+ * the device. Each has one where that fits the memory and makes the predicted tick shorter, or leaves it as
+ * long and costs few bytes; where nothing is predicted, where it fits.
  */
 export const chooseArenas =
   (planned: (ir: Lowered) => Passed<Plan>) =>
@@ -96,8 +96,8 @@ export const chooseArenas =
       return E.right(
         explained(several.right, { because: 'ticks overlap; of so many operations none is predicted' }),
       )
-    // Under a limit one arena may leave memory for an order that is faster; else ticks in lanes that they share
-    // take as long as with one arena.
+    // Under a limit one arena may leave memory for an order that is faster; else ticks in lanes that they
+    // share take as long as with one arena.
     const limited =
       typeof memory === 'number' ? planned({ ...ir, settings: { ...settings, arenas: 1 } }) : several
     const ticks = {

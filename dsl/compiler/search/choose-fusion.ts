@@ -19,22 +19,23 @@ const explained = (plan: Plan, fusion: Fusion, ir: Checked, fused?: Checked): Pl
 }
 
 /**
- * Operations of a graph up to which `compile` fuses unless the user says otherwise: for that it plans a graph twice,
- * which takes too long of larger ones.
+ * Operations of a graph up to which `compile` fuses unless the user says otherwise: for that it plans a graph
+ * twice, which takes too long of larger ones.
  */
 const mostByDefault = 2 ** 18
 
 const isLarge = ({ nodes }: Checked): boolean => nodes.length > mostPredicted
 
 /**
- * Operations of a graph up to which fusing is tried in each mode, with many sets of regions, and whole plans are
- * simulated to compare them: of more, each of these takes longer than what it may find is worth.
+ * Operations of a graph up to which fusing is tried in each mode, with many sets of regions, and whole plans
+ * are simulated to compare them: of more, each of these takes longer than what it may find is worth.
  */
 export const mostCompared = 2 ** 11
 
 /**
- * Plans a graph in graph mode with the fused kernels of its eager plan, so that none is made there that fuses nothing.
- * Undefined where fusing is tried anew: of a small graph, and where the eager plan has no fused kernels.
+ * Plans a graph in graph mode with the fused kernels of its eager plan, so that none is made there that fuses
+ * nothing. Undefined where fusing is tried anew: of a small graph, and where the eager plan has no fused
+ * kernels.
  */
 export const fusedAlike =
   (planned: (ir: Checked) => Passed<Plan>) =>
@@ -49,15 +50,18 @@ export const fusedAlike =
 const triesFew = (ir: Checked): boolean =>
   isLarge(ir) || (ir.settings.mode === 'graph' && ir.nodes.length > mostCompared)
 
-/** Predictions of a plan; of a graph of many operations, those that were made of the order that was chosen for it. */
+/**
+ * Predictions of a plan; of a graph of many operations, those that were made of the order that was chosen for
+ * it.
+ */
 const predicted = (what: 'tick' | 'latency', plan: Plan, { nodes, settings }: Checked): number => {
   if (nodes.length > mostCompared) return provenanceOf(plan)!.decisions.choice!.chosen[what]
   return what === 'tick' ? tickOf(plan, settings) : latencyOf(plan, settings)
 }
 
 /**
- * What is worse about a plan than about the plan that fuses nothing; undefined where nothing is. Within bytes that
- * the user gave a plan may hold more than another one.
+ * What is worse about a plan than about the plan that fuses nothing; undefined where nothing is. Within bytes
+ * that the user gave a plan may hold more than another one.
  */
 const worse = (plan: Plan, plain: Plan, ir: Checked): string | undefined => {
   const { settings } = ir
@@ -82,9 +86,9 @@ const within = (ir: Checked, enough: Checked['settings']['enough']): Checked =>
   enough === undefined ? ir : { ...ir, settings: { ...ir.settings, enough } }
 
 /**
- * Plans a fused graph. A plan that holds more than the one that fuses nothing may do so because of another order or
- * more lanes: it is planned anew within the bytes of that one. Of a plan whose first tick holds more than it may no
- * other tick is replayed.
+ * Plans a fused graph. A plan that holds more than the one that fuses nothing may do so because of another
+ * order or more lanes: it is planned anew within the bytes of that one. Of a plan whose first tick holds more
+ * than it may no other tick is replayed.
  */
 const noLarger =
   (planned: (ir: Checked) => Passed<Plan>) =>
@@ -105,8 +109,8 @@ const noLarger =
   }
 
 /**
- * Plans a fused graph that is large. Where the replay of its pool comes to more than the plan holds that fuses nothing
- * it ends: in the first tick the plan is not taken, and later its bound is enforced.
+ * Plans a fused graph that is large. Where the replay of its pool comes to more than the plan holds that
+ * fuses nothing it ends: in the first tick the plan is not taken, and later its bound is enforced.
  */
 const noneLarger =
   (planned: (ir: Checked) => Passed<Plan>) =>
@@ -124,8 +128,8 @@ const fusing = pass('fuse', ({ ir, effort }: { readonly ir: Checked; readonly ef
 const mostRetried = 2 ** 16
 
 /**
- * The graph with fused kernels, with less and less effort, each of which finds something else; of a large graph
- * the most and the least, or the most alone.
+ * The graph with fused kernels, with less and less effort, each of which finds something else; of a large
+ * graph the most and the least, or the most alone.
  */
 function* attempts(ir: Checked): Generator<Fused> {
   const few = triesFew(ir)
@@ -181,12 +185,12 @@ const chosen = (planned: (ir: Checked) => Passed<Plan>, ir: Checked): Chosen => 
 }
 
 /**
- * Unless `fuse` is false the graph is planned as it is and with fused kernels. The fused plan is taken where it
- * holds no more memory, or no more than the user gave, and its predicted tick is no longer; else the same is tried
- * without siblings in one kernel, then without kernels of several results, then what surely costs neither, and if
- * that is worse too, nothing is fused. With `memory: 'small'` the plan that holds least is taken. Where none fits,
- * the error is that of the plan that `memory: 'small'` takes: of plans that hold the same the error does not know
- * which is the fastest, so they are planned again.
+ * Unless `fuse` is false the graph is planned as it is and with fused kernels. The fused plan is taken where
+ * it holds no more memory, or no more than the user gave, and its predicted tick is no longer; else the same
+ * is tried without siblings in one kernel, then without kernels of several results, then what surely costs
+ * neither, and if that is worse too, nothing is fused. With `memory: 'small'` the plan that holds least is
+ * taken. Where none fits, the error is that of the plan that `memory: 'small'` takes: of plans that hold the
+ * same the error does not know which is the fastest, so they are planned again.
  */
 export const chooseFusion =
   (planned: (ir: Checked) => Passed<Plan>) =>

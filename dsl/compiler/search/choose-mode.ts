@@ -11,8 +11,8 @@ import { cheap, mostPredicted, tickOf, worth } from './choose-arenas.js'
 import { chooseFusion, fusedAlike, leastOf } from './choose-fusion.js'
 
 /**
- * Where the program does not say `memory`, graph mode may hold so many bytes more than eager mode, if they are more
- * than `cheap` allows: as many as a library's product takes as its workspace.
+ * Where the program does not say `memory`, graph mode may hold so many bytes more than eager mode, if they
+ * are more than `cheap` allows: as many as a library's product takes as its workspace.
  */
 const few = 2 ** 25
 
@@ -35,8 +35,9 @@ const savesCalls = ({ graphs = [], commands }: Plan): boolean => {
 }
 
 /**
- * Whether ticks in flight copy in one direction more than once each, on lanes of their own: which copy comes next
- * is then up to the device, and ticks may end together where one after the other would keep the link busy.
+ * Whether ticks in flight copy in one direction more than once each, on lanes of their own: which copy comes
+ * next is then up to the device, and ticks may end together where one after the other would keep the link
+ * busy.
  */
 const competesForLink = (plan: Plan): boolean => {
   if ((plan.arenas ?? 1) === 1) return false
@@ -69,7 +70,8 @@ const againstGraph = (
     return `it holds ${graph.bound.pinned} bytes of pinned memory, of at most ${mostPinned} where memory is not given`
   if (ticks.graph < ticks.eager * (1 - worth)) return ''
   if (ticks.graph > ticks.eager * (1 + worth)) return 'its tick is longer'
-  // A launch costs less than the machine's figures say of the calls that it replaces, by some microseconds a tick.
+  // A launch costs less than the machine's figures say of the calls that it replaces, by some microseconds a
+  // tick.
   if (more > cheap * less) return `its tick is as long, and it holds ${more} bytes`
   return competesForLink(graph) ? 'its tick is as long, and ticks would compete for the link' : ''
 }
@@ -82,11 +84,11 @@ const explained = (plan: Plan, modes: Modes, { memory }: Settings): Plan => {
 
 /**
  * Under `mode: 'auto'` the graph is planned eagerly and as an executable graph, and the plan with the shorter
- * predicted tick is taken. Where no prediction tells them apart that is the one in graph mode, if it costs few bytes:
- * see `againstGraph`. Where the program does not say `memory`, the plan in graph mode holds little more than the eager
- * one. With `memory: 'small'` the one that holds less is taken. Where one of them does not fit, the other one is; where
- * neither does, the error is that of the smaller one. Of
- * so many operations that nothing is predicted, the eager plan alone is made.
+ * predicted tick is taken. Where no prediction tells them apart that is the one in graph mode, if it costs
+ * few bytes: see `againstGraph`. Where the program does not say `memory`, the plan in graph mode holds little
+ * more than the eager one. With `memory: 'small'` the one that holds less is taken. Where one of them does
+ * not fit, the other one is; where neither does, the error is that of the smaller one. Of so many operations
+ * that nothing is predicted, the eager plan alone is made.
  */
 export const chooseMode =
   (lowered: (ir: Checked) => Passed<Plan>) =>

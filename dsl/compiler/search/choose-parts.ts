@@ -25,10 +25,10 @@ const explained = (plan: Plan, { nodes }: Checked, lines: LongLines, ticks?: Tic
 }
 
 /**
- * Plans the graph with its long lines in parts, and as wholes, and takes the plan with the shorter predicted tick: a row
- * that one kernel reads, normalises and writes may be done sooner by the few blocks of threads that have a row each.
- * Where no prediction tells the two apart that is the one with parts; with `memory: 'small'` the one that holds less.
- * A large graph is planned in parts alone.
+ * Plans the graph with its long lines in parts, and as wholes, and takes the plan with the shorter predicted
+ * tick: a row that one kernel reads, normalises and writes may be done sooner by the few blocks of threads
+ * that have a row each. Where no prediction tells the two apart that is the one with parts; with `memory:
+ * 'small'` the one that holds less. A large graph is planned in parts alone.
  */
 export const chooseParts =
   (planned: (ir: Checked) => Passed<Plan>) =>

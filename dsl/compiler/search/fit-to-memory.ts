@@ -123,8 +123,8 @@ class Search {
   }
 
   /**
-   * The least memory that is found: of a small graph no more than the shortest tick holds, since the program may make
-   * a value long before it is read.
+   * The least memory that is found: of a small graph no more than the shortest tick holds, since the program
+   * may make a value long before it is read.
    */
   small(): Passed<Evaluated> {
     const frugal = this.frugal()

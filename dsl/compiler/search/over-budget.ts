@@ -10,7 +10,10 @@ const maxParts = 1000
 
 type Part = NonNullable<CompileError['parts']>[number]
 
-/** By root, the user's line of the operation that accesses it first: of a tick's buffer, the one that makes it. */
+/**
+ * By root, the user's line of the operation that accesses it first: of a tick's buffer, the one that makes
+ * it.
+ */
 const placesOf = ({ operations, buffers }: Bounded): ReadonlyMap<number, string> => {
   const places = new Map<number, string>()
   for (const { at, reads, writes } of operations)

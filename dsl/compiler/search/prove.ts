@@ -88,7 +88,10 @@ export const unproved =
     return E.right(plan)
   }
 
-/** The plan with its laws proved, if they are not yet; the decisions that were recorded since it was made stay. */
+/**
+ * The plan with its laws proved, if they are not yet; the decisions that were recorded since it was made
+ * stay.
+ */
 export const nowProved = (plan: Plan): Passed<Plan> => {
   const { prove, decisions } = provenanceOf(plan)!
   if (prove === undefined) return E.right(plan)

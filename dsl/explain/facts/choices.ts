@@ -35,11 +35,16 @@ export interface Choices {
   /** Orders that were rejected, each with the reason. */
   readonly others: readonly string[]
   readonly windows: readonly Window[]
-  /** Of each state, and of each kernel that changes a value: whether that is done in its memory, and why not. */
+  /**
+   * Of each state, and of each kernel that changes a value: whether that is done in its memory, and why not.
+   */
   readonly changes?: readonly { readonly says: string; readonly at: string }[]
   /** Reductions of few long lines that are done in parts; absent where there are none. */
   readonly parts?: InParts
-  /** Which operations are one kernel, and why other values are stored; absent where there is nothing of either. */
+  /**
+   * Which operations are one kernel, and why other values are stored; absent where there is nothing of
+   * either.
+   */
   readonly fusion?: Fused
 }
 

@@ -32,8 +32,8 @@ export interface Graphs {
 }
 
 /**
- * Under `mode: 'auto'`, of a plan that this process compiled: the predictions of both modes, and why graph mode was
- * not taken; empty where the mode was not the compiler's choice.
+ * Under `mode: 'auto'`, of a plan that this process compiled: the predictions of both modes, and why graph
+ * mode was not taken; empty where the mode was not the compiler's choice.
  */
 export const modeOf = (plan: Plan): string => {
   const modes = provenanceOf(plan)?.decisions.modes

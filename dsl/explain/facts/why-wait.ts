@@ -166,8 +166,9 @@ export class Waits {
   }
 
   /**
-   * Planned storage: a buffer of a later operation has bytes of an earlier operation's buffer. It has the whole
-   * buffer's bytes for as long as any part of it is read, so what the two operations touch need not overlap.
+   * Planned storage: a buffer of a later operation has bytes of an earlier operation's buffer. It has the
+   * whole buffer's bytes for as long as any part of it is read, so what the two operations touch need not
+   * overlap.
    */
   private arena(before: Run, after: Run, seen: number): string | undefined {
     const { plan } = this

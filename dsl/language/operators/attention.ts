@@ -145,8 +145,8 @@ const scratchBytes = 256
 const mostTiled = 256
 
 /**
- * Whether cuDNN may compute it: rows are whole units of 16 bytes, more than a few queries share keys, each query sees a
- * key, the scale is positive, and there is no mask.
+ * Whether cuDNN may compute it: rows are whole units of 16 bytes, more than a few queries share keys, each
+ * query sees a key, the scale is positive, and there is no mask.
  */
 const isLibrarys = (spec: AttentionSpec): boolean => {
   const { queries, keys, size, valueSize, causal, scale, dtype, mask, length } = spec
@@ -292,11 +292,11 @@ const takenMask = (q: FlowValue, k: FlowValue, at: Where, given: unknown): FlowV
 
 /**
  * softmax(q · kᵀ · scale) · v of floats: q is [..., heads, queries, size], k [..., groups, keys, size] and v
- * [..., groups, keys, n], where each group of keys is shared by heads / groups heads; the result is [..., heads,
- * queries, n] (torch.nn.functional.scaled_dot_product_attention with enable_gqa). Scores and their softmax are of
- * f32 and are never stored; the weights may be rounded to the element type before they meet the values. A query
- * that sees no key is NaN; one whose scores are all -∞ is NaN too, or 0 where a library computes it. The values of
- * keys that are not seen must be finite.
+ * [..., groups, keys, n], where each group of keys is shared by heads / groups heads; the result is [...,
+ * heads, queries, n] (torch.nn.functional.scaled_dot_product_attention with enable_gqa). Scores and their
+ * softmax are of f32 and are never stored; the weights may be rounded to the element type before they meet
+ * the values. A query that sees no key is NaN; one whose scores are all -∞ is NaN too, or 0 where a library
+ * computes it. The values of keys that are not seen must be finite.
  */
 export const attention = <
   E extends DType,

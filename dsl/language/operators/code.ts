@@ -25,8 +25,8 @@ const stride = 5
 const long = 32
 
 /**
- * Instructions in single assignment, as numbers in one array: describing a large graph makes millions of them,
- * nearly all of which are in the code of another node already.
+ * Instructions in single assignment, as numbers in one array: describing a large graph makes millions of
+ * them, nearly all of which are in the code of another node already.
  */
 export class Code {
   length = 0

@@ -44,8 +44,8 @@ export interface ConvOptions {
   /** From one place of the kernel to the next, from 1; 1 where it is left out. */
   readonly stride?: Each
   /**
-   * Zeros before and after each spatial dimension. 'valid', which is the default: none. 'same': as many in all as keep
-   * the sizes, with a stride of 1; where their number is odd, one more comes after.
+   * Zeros before and after each spatial dimension. 'valid', which is the default: none. 'same': as many in
+   * all as keep the sizes, with a stride of 1; where their number is odd, one more comes after.
    */
   readonly padding?: Each | 'same' | 'valid'
   /** From one element of the kernel to the next, from 1; 1 where it is left out. */
@@ -55,8 +55,8 @@ export interface ConvOptions {
   /** Of the element type of x, one for each channel of the result: it is added to each. */
   readonly bias?: Device<DType, Shape>
   /**
-   * Which dimension of the value, the weight and the result has the channels: the second one, which is the default, or
-   * the last one, in which cuDNN computes convolutions of f16 and bf16 faster.
+   * Which dimension of the value, the weight and the result has the channels: the second one, which is the
+   * default, or the last one, in which cuDNN computes convolutions of f16 and bf16 faster.
    */
   readonly channels?: ChannelsAt
 }
@@ -359,8 +359,8 @@ export const convOperator: Operator = {
   scale: ([x, w]) => (x ?? 0) * (w ?? 0),
 }
 
-// The workspace that a large convolution offers to the library. Kernels for tensor cores want the channels last, and
-// copy operands there whose channels are not; f32 does not use tensor cores, and wants them first.
+// The workspace that a large convolution offers to the library. Kernels for tensor cores want the channels
+// last, and copy operands there whose channels are not; f32 does not use tensor cores, and wants them first.
 const wantsWorkspace = 2 ** 30
 const workspaceOf = ({ dtype, channelsLast }: ConvSpec, movedBytes: number): number =>
   Math.min(((channelsLast === true) === (dtype === 'f32') ? movedBytes : 0) + 4096, workspaceBytes)
@@ -515,12 +515,13 @@ type BiasFits<W extends Shape, O, D> = O extends { readonly bias: Device<infer E
   : unknown
 
 /**
- * The convolution (cross-correlation) of floats, accumulated in f32: x is [batch, channels, ...spatial] of one to three
- * spatial dimensions, the weight [outChannels, channels / groups, ...kernel], and the result [batch, outChannels,
- * ...places], where there are ⌊(size + padding − dilation · (kernel − 1) − 1) / stride⌋ + 1 places along a dimension,
- * the padding being that of both sides (torch.nn.functional.conv1d, conv2d and conv3d). A spatial size may be a symbol
- * where it stays as it is. With `channels: 'last'` x is [batch, ...spatial, channels], the weight [outChannels,
- * ...kernel, channels / groups] and the result [batch, ...places, outChannels].
+ * The convolution (cross-correlation) of floats, accumulated in f32: x is [batch, channels, ...spatial] of
+ * one to three spatial dimensions, the weight [outChannels, channels / groups, ...kernel], and the result
+ * [batch, outChannels, ...places], where there are ⌊(size + padding − dilation · (kernel − 1) − 1) / stride⌋
+ * + 1 places along a dimension, the padding being that of both sides (torch.nn.functional.conv1d, conv2d and
+ * conv3d). A spatial size may be a symbol where it stays as it is. With `channels: 'last'` x is [batch,
+ * ...spatial, channels], the weight [outChannels, ...kernel, channels / groups] and the result [batch,
+ * ...places, outChannels].
  */
 export const conv = <
   E extends DType,

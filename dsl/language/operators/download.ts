@@ -5,8 +5,8 @@ import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'
 
 /**
- * Copies a device value to the host, where an output is an array. The lane is the copy's alone; without one the
- * value comes from the device that it is on.
+ * Copies a device value to the host, where an output is an array. The lane is the copy's alone; without one
+ * the value comes from the device that it is on.
  */
 export const download = (lane?: Lane) => {
   const at = here()

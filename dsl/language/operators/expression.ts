@@ -32,7 +32,10 @@ export class Trace {
     return this.code.place(constOp, 1, 1)
   }
 
-  /** The attributes of an elementwise node that computes the value at a place. An expression made later is of no use. */
+  /**
+   * The attributes of an elementwise node that computes the value at a place. An expression made later is of
+   * no use.
+   */
   attrsUpTo(result: number): Attrs {
     this.code.keepUpTo(result)
     return attrsOf(this.code)

@@ -100,8 +100,8 @@ type Taken<
 
 /**
  * Rows of a value by their indices along an axis: x[…, n, …] by indices of shape [i, j] is [..., i, j, …]
- * (numpy.take, torch.embedding). Indices are of i32. An index below 0 or beyond the axis takes zeros, on every
- * device; nothing outside of the value is read.
+ * (numpy.take, torch.embedding). Indices are of i32. An index below 0 or beyond the axis takes zeros, on
+ * every device; nothing outside of the value is read.
  */
 export const gather = <I extends DType, R extends Shape, const A extends number>(
   indices: Device<I, R> & Indices<I>,

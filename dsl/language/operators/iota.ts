@@ -41,8 +41,8 @@ export const iotaOperator: Operator = {
 }
 
 /**
- * The index of each element of a value along an axis, as i32: a value of the same shape, whose elements do not
- * count (jax.lax.broadcasted_iota). The default is the last axis.
+ * The index of each element of a value along an axis, as i32: a value of the same shape, whose elements do
+ * not count (jax.lax.broadcasted_iota). The default is the last axis.
  */
 export const iota = (options?: { readonly axis?: number }) => {
   const at = here()

@@ -262,8 +262,8 @@ const untransposed = (flow: unknown): FlowValue | undefined => {
 }
 
 /**
- * Both operands, each repeated along the leading dimensions of the other where that takes more than to share one matrix
- * or to pair them.
+ * Both operands, each repeated along the leading dimensions of the other where that takes more than to share
+ * one matrix or to pair them.
  */
 const withLeading = (at: Where, x: unknown, w: unknown): readonly [unknown, unknown] => {
   if (!(x instanceof FlowValue && w instanceof FlowValue)) return [x, w]
@@ -279,10 +279,10 @@ const withLeading = (at: Where, x: unknown, w: unknown): readonly [unknown, unkn
 }
 
 /**
- * The matrix product x · w of floats, accumulated in f32: x is [..., m, k]; w is [..., k, n], or [..., n, k] with
- * `transpose: true`. Leading dimensions broadcast (numpy.matmul, torch.matmul); where one side has none, or ones, its
- * matrix is shared by all, else an operand may be repeated for it. The result has x's element type. An operand that is a `transpose` of its last two axes is read where it
- * lies.
+ * The matrix product x · w of floats, accumulated in f32: x is [..., m, k]; w is [..., k, n], or [..., n, k]
+ * with `transpose: true`. Leading dimensions broadcast (numpy.matmul, torch.matmul); where one side has none,
+ * or ones, its matrix is shared by all, else an operand may be repeated for it. The result has x's element
+ * type. An operand that is a `transpose` of its last two axes is read where it lies.
  */
 export const matmul = <E extends DType, W extends Shape, const O extends MatmulOptions = MatmulOptions>(
   w: Device<E, W>,

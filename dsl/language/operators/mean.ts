@@ -20,7 +20,7 @@ interface Mean {
 }
 
 /**
- * The mean of floats along axes, or of all elements, accumulated in f32. `mean()`, `mean(1)` or `mean({ axis: 1,
- * keepDims: true })`.
+ * The mean of floats along axes, or of all elements, accumulated in f32. `mean()`, `mean(1)` or `mean({ axis:
+ * 1, keepDims: true })`.
  */
 export const mean = along(meanOperator) as Mean

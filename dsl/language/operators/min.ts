@@ -9,6 +9,7 @@ export const minimumOperator = elementwise('minimum')
 
 /**
  * The smaller of two values, elementwise: `x.pipe(min(y))` or `x.pipe(min(0))`; a NaN of either is the
- * result, as in PyTorch. Along an axis: `x.pipe(min({ axis: 1, keepDims: true }))`; of all elements: `x.pipe(min())`.
+ * result, as in PyTorch. Along an axis: `x.pipe(min({ axis: 1, keepDims: true }))`; of all elements:
+ * `x.pipe(min())`.
  */
 export const min = extreme(arithmetic(minimumOperator, 'min'), minOperator) as Extreme

@@ -8,8 +8,8 @@ import type { Device, Shape } from './types.js'
 
 /**
  * Random numbers of the normal distribution with mean 0 and variance 1, in the shape of the piped value
- * (torch.randn_like), from two uniform ones each (Box and Muller, 1958). Others in each tick, and up to rounding
- * the same on every device: their counter is state of the plan.
+ * (torch.randn_like), from two uniform ones each (Box and Muller, 1958). Others in each tick, and up to
+ * rounding the same on every device: their counter is state of the plan.
  */
 export const normal = <E extends 'f32' | 'f16' | 'bf16' = 'f32'>(options: RandomOptions<E>) => {
   const at = here()

@@ -15,8 +15,8 @@ const isTaken = (lane: unknown): boolean => typeof lane === 'object' && lane !==
  * copy there.
  */
 export const on = (lane: Lane) => {
-  // Finding the place takes longer than all else. Of a lane that was taken before hardly anything can be wrong: then
-  // the place of the pipe is found.
+  // Finding the place takes longer than all else. Of a lane that was taken before hardly anything can be
+  // wrong: then the place of the pipe is found.
   const at = isTaken(lane) ? hereOnDemand() : here()
   const hinted = (x: unknown): unknown => {
     const { builder, id, spec, place } = piped(x, 'device', at, 'on')

@@ -1,5 +1,5 @@
-// Pooling is one map over the places of its kernel: an operand for each element of the kernel, all of which read x.
-// What lies around x is a `pad` before it.
+// Pooling is one map over the places of its kernel: an operand for each element of the kernel, all of which
+// read x. What lies around x is a `pad` before it.
 
 import * as E from 'fp-ts/lib/Either.js'
 import { convOutput, type MapInstruction, type MapSpec, mostSpatial } from '../../ir/kernel-spec.js'
@@ -44,7 +44,10 @@ export interface PoolOptions {
   readonly kernel: Each
   /** From one place of the kernel to the next, from 1; the kernel's own sizes where it is left out. */
   readonly stride?: Each
-  /** How many elements come before and after each spatial dimension, at most half of the kernel; none where left out. */
+  /**
+   * How many elements come before and after each spatial dimension, at most half of the kernel; none where
+   * left out.
+   */
   readonly padding?: Each
   /** Which dimension has the channels: the second one, which is the default, or the last one. */
   readonly channels?: ChannelsAt
@@ -127,7 +130,10 @@ const poolSpec = (x: BoundSpec, output: BoundSpec, attrs: Attrs): MapSpec => {
   }
 }
 
-/** The largest element, or the mean, of the kernel at each place. It reads x once for each element of the kernel. */
+/**
+ * The largest element, or the mean, of the kernel at each place. It reads x once for each element of the
+ * kernel.
+ */
 export const poolOperator: Operator = {
   name: 'pool',
   infer,
@@ -251,8 +257,8 @@ type Pooling<O> = <D extends DType, S extends Shape>(
 ) => Device<D, ChannelsLast<Pooled<ChannelsFirst<S, O>, O>, O>>
 
 /**
- * The largest element of each kernel: x is [batch, channels, ...spatial] of floats, of one to three spatial dimensions
- * (torch.nn.functional.max_pool2d). What is padded never wins; a NaN does.
+ * The largest element of each kernel: x is [batch, channels, ...spatial] of floats, of one to three spatial
+ * dimensions (torch.nn.functional.max_pool2d). What is padded never wins; a NaN does.
  */
 export const maxPool = <const O extends PoolOptions>(options: O) =>
   pooled('maxPool', 'max', options) as unknown as Pooling<O>

@@ -46,7 +46,9 @@ export const axisOf = (axis: unknown, x: TensorSpec): E.Either<UnplacedError, nu
   return E.right(axis < 0 ? axis + rank : axis)
 }
 
-/** The error of an axis with more elements than i32 has positions; undefined where it has not, or is a symbol. */
+/**
+ * The error of an axis with more elements than i32 has positions; undefined where it has not, or is a symbol.
+ */
 export const beyondPositions = (axis: number, x: TensorSpec): UnplacedError | undefined => {
   const size = x.shape[axis]
   return typeof size === 'number' && size >= 2 ** 31
@@ -185,13 +187,15 @@ const lengthOf = (inputs: readonly BoundSpec[], attrs: Attrs): number => {
 }
 
 /**
- * How many terms of a sum are added one after the other in f32, at most, before sums are added in pairs: `host` adds in
- * f64, and on CUDA many threads share a row or a column.
+ * How many terms of a sum are added one after the other in f32, at most, before sums are added in pairs:
+ * `host` adds in f64, and on CUDA many threads share a row or a column.
  */
 export const termsInTurn = (length: number, isRow: boolean): number =>
   Math.min(length, Math.ceil(length / (isRow ? 128 : 8)) + 64)
 
-/** A reduction along one axis, or along some that are adjacent. Sums of u8 are i32; means take floats only. */
+/**
+ * A reduction along one axis, or along some that are adjacent. Sums of u8 are i32; means take floats only.
+ */
 export const reduction = (how: ReduceSpec['how']): Operator => ({
   name: how,
   infer: ([x], attrs) => {
@@ -252,7 +256,10 @@ export const reduceAlong = (operator: Operator, at: Where, x: FlowValue, along: 
   })
 }
 
-/** The public function of a reduction: of axes and its options, or of one object with both; or of all elements. */
+/**
+ * The public function of a reduction: of axes and its options, or of one object with both; or of all
+ * elements.
+ */
 export const along =
   (operator: Operator) =>
   (axis?: unknown, options?: { readonly keepDims?: unknown }): unknown => {

@@ -165,9 +165,9 @@ const attrsOf =
     })(ofFloats(x))
 
 /**
- * Rotary positions (RoFormer; Hugging Face's apply_rotary_pos_emb, or the pairs of GPT-J where `interleaved`): of
- * floats of [..., places, size], each pair of elements is turned by an angle that grows with its position.
- * Computed in f32, and rounded once.
+ * Rotary positions (RoFormer; Hugging Face's apply_rotary_pos_emb, or the pairs of GPT-J where
+ * `interleaved`): of floats of [..., places, size], each pair of elements is turned by an angle that grows
+ * with its position. Computed in f32, and rounded once.
  */
 export const rope = <P extends Shape = Shape>(options?: RopeOptions<P>) => {
   const at = here()

@@ -22,8 +22,8 @@ interface Scan {
 
 /**
  * State from value to value: `x.pipe(scan((acc, x) => acc.pipe(add(x)), 0))` yields each new `acc`. The state
- * has x's type, or that of the third argument: `scan(next, 0, tensor('f32', [64]))`. The last argument may name it:
- * `scan(next, 0, { name: 'total' })`.
+ * has x's type, or that of the third argument: `scan(next, 0, tensor('f32', [64]))`. The last argument may
+ * name it: `scan(next, 0, { name: 'total' })`.
  */
 export const scan: Scan = ((next: unknown, init: unknown, third?: unknown, fourth?: unknown) => {
   const at = here()
@@ -61,7 +61,9 @@ const unclosed = {
   next: 'return a flow of the same graph, as in (acc, x) => acc.pipe(add(x))',
 } as const
 
-/** Runs the body, and closes the delay with its result; undefined, with an error reported, where it has none. */
+/**
+ * Runs the body, and closes the delay with its result; undefined, with an error reported, where it has none.
+ */
 const nextOf = (next: unknown, acc: FlowValue, x: FlowValue, at: Where): FlowValue | undefined => {
   const { builder } = acc
   const result: unknown = typeof next === 'function' ? builder.bodies.run(() => next(acc, x)) : undefined

@@ -1,5 +1,5 @@
-// Arithmetic of sizes at the level of types, by the lengths of tuples. Where a number is open, or too large to be
-// counted, the answer is `number`.
+// Arithmetic of sizes at the level of types, by the lengths of tuples. Where a number is open, or too large
+// to be counted, the answer is `number`.
 
 type Units = readonly 0[]
 type Digits = {
@@ -28,7 +28,9 @@ type HasDigits<S extends string, Each extends Units> = S extends ''
       : false
     : false
 
-/** A tuple may have 10,000 elements: numbers below 5000 can be counted, and added to others of three digits. */
+/**
+ * A tuple may have 10,000 elements: numbers below 5000 can be counted, and added to others of three digits.
+ */
 type CanCount<N, Each extends Units = readonly [0, 0, 0]> = number extends N
   ? false
   : N extends number
@@ -125,8 +127,8 @@ type Span<Kernel, Dilation> = [
   : undefined
 
 /**
- * Places of a kernel along a dimension; `never` where it is larger than the padded input. The size of the input where
- * it stays as it is, even where that is a symbol.
+ * Places of a kernel along a dimension; `never` where it is larger than the padded input. The size of the
+ * input where it stays as it is, even where that is a symbol.
  */
 export type Places<Input, Kernel, Stride, Dilation, Padding> = Padding extends 'same'
   ? Input

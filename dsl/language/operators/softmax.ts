@@ -15,7 +15,8 @@ export type SameShape = <D extends DType, S extends Shape>(x: Device<D, S> & Flo
 
 /**
  * exp(x) divided by its sum along the axes, of floats, computed in f32; the largest element is taken away
- * first, so that nothing overflows (torch.softmax). Of -Infinity alone it is NaN. The default is the last axis.
+ * first, so that nothing overflows (torch.softmax). Of -Infinity alone it is NaN. The default is the last
+ * axis.
  */
 export const softmax = (options?: SoftmaxOptions) =>
   composed('softmax', here(), withOptions(options, ['axis'], floatAxes(options)), (parts, given, axes) =>

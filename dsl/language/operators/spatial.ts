@@ -1,4 +1,5 @@
-// What operators over spatial dimensions have in common: options of one number for all of them or one for each.
+// What operators over spatial dimensions have in common: options of one number for all of them or one for
+// each.
 
 import { show } from '../../ir/show.js'
 import type { Dim } from '../../ir/tensor.js'

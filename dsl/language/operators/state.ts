@@ -13,9 +13,10 @@ import { isOperandNumber } from './arithmetic.js'
 import { isFloat } from './elementwise.js'
 
 /**
- * What a state holds before the first value: one number for all elements; each element, row-major; or a function that
- * fills its bytes when a session opens. Functions, and arrays of more than 1,024 elements, accompany the plan and are
- * not in it: a plan that is read from a file is given such a state by `open(plan, { state })`.
+ * What a state holds before the first value: one number for all elements; each element, row-major; or a
+ * function that fills its bytes when a session opens. Functions, and arrays of more than 1,024 elements,
+ * accompany the plan and are not in it: a plan that is read from a file is given such a state by `open(plan,
+ * { state })`.
  */
 export type Init = number | ArrayLike<number> | FillState
 
@@ -89,13 +90,15 @@ export const initLength = (init: unknown, spec: BoundSpec): UnplacedError | unde
 
 export interface StateOptions {
   /**
-   * The state's name: `session.state.read(name)`. A graph has one state of each name. Without one it is called by
-   * its number: `delay[0]`, in the order of the calls of `delay` and `scan`.
+   * The state's name: `session.state.read(name)`. A graph has one state of each name. Without one it is
+   * called by its number: `delay[0]`, in the order of the calls of `delay` and `scan`.
    */
   readonly name?: string
 }
 
-/** The given name of a state; undefined without one, or, with an error reported, for options that are invalid. */
+/**
+ * The given name of a state; undefined without one, or, with an error reported, for options that are invalid.
+ */
 export const stateName = (
   builder: Builder,
   at: Where,
@@ -227,13 +230,14 @@ const setter =
   }
 
 /**
- * States by name, of the graph whose body is running: `const s = state({ w: tensor('f32', [8]), n: tensor('i32', []) },
- * { w: 1 })`. `s.w` is the value before (of the tick before, where the flow that it meets comes once a tick), and
- * `s.next({ w: …, n: … })` sets all of them, once in the body. A value that stays is set to its value before. `scan`
- * and `delay` are short forms of it. `init`: 0 where nothing is given. `session.state` reads and writes them.
+ * States by name, of the graph whose body is running: `const s = state({ w: tensor('f32', [8]), n:
+ * tensor('i32', []) }, { w: 1 })`. `s.w` is the value before (of the tick before, where the flow that it
+ * meets comes once a tick), and `s.next({ w: …, n: … })` sets all of them, once in the body. A value that
+ * stays is set to its value before. `scan` and `delay` are short forms of it. `init`: 0 where nothing is
+ * given. `session.state` reads and writes them.
  *
- * Errors of `compile`: `UnboundDelay` without a call of `next`, `BadAttribute` for names and initial values that are
- * invalid, `ShapeMismatch`, `DTypeMismatch`, `DuplicateName`.
+ * Errors of `compile`: `UnboundDelay` without a call of `next`, `BadAttribute` for names and initial values
+ * that are invalid, `ShapeMismatch`, `DTypeMismatch`, `DuplicateName`.
  */
 export const state = <const S extends States>(types: S, init?: Inits<S>): State<S> => {
   const at = here()

@@ -21,7 +21,7 @@ interface Sum {
 }
 
 /**
- * The sum along axes, or of all elements, accumulated in f32; whole numbers wrap, and u8 sums to i32. `sum()`,
- * `sum(1)` or `sum({ axis: 1, keepDims: true })`.
+ * The sum along axes, or of all elements, accumulated in f32; whole numbers wrap, and u8 sums to i32.
+ * `sum()`, `sum(1)` or `sum({ axis: 1, keepDims: true })`.
  */
 export const sum = along(sumOperator) as Sum

@@ -76,8 +76,8 @@ export const takeAlongOperator: Operator = {
 
 /**
  * Elements of a value by an index each along an axis: y[i, j] = x[indices[i, j], j] for axis 0
- * (numpy.take_along_axis, torch.gather). Indices are of i32, and of the shape of the value but for that axis. An
- * index below 0 or beyond the axis takes 0.
+ * (numpy.take_along_axis, torch.gather). Indices are of i32, and of the shape of the value but for that axis.
+ * An index below 0 or beyond the axis takes 0.
  */
 export const takeAlong = <I extends DType, R extends Shape>(
   indices: Device<I, R> & Indices<I>,

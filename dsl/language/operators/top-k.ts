@@ -119,9 +119,9 @@ type Top<S extends Shape, K extends number, A extends number> = number extends A
     : Replaced<S, A, K>
 
 /**
- * The k largest (or smallest) elements along an axis and their positions, best first:
- * `const { values, indices } = x.pipe(topK({ k: 5, axis: 1 }))` (torch.topk). Of equal elements the first comes
- * first, and a NaN before all numbers. Positions are of i32.
+ * The k largest (or smallest) elements along an axis and their positions, best first: `const { values,
+ * indices } = x.pipe(topK({ k: 5, axis: 1 }))` (torch.topk). Of equal elements the first comes first, and a
+ * NaN before all numbers. Positions are of i32.
  */
 export const topK = <const K extends number, const A extends number>(options: TopKOptions<K, A>) => {
   const at = here()

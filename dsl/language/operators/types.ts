@@ -79,8 +79,8 @@ type AreKnown<A extends number> = number extends A
     : false
 
 /**
- * The shape with one axis or several removed, or of size 1. Where an axis is not a literal, or counts from the
- * end, only the element type is known.
+ * The shape with one axis or several removed, or of size 1. Where an axis is not a literal, or counts from
+ * the end, only the element type is known.
  */
 export type Reduced<S extends Shape, A extends number | readonly number[], Keep extends boolean> =
   IsOpenShape<S> extends true

@@ -6,9 +6,9 @@ import { drawn, drawnBefore, type RandomOptions, randomOf } from './random.js'
 import type { Device, Shape } from './types.js'
 
 /**
- * Random numbers of [0, 1), all equally likely, in the shape of the piped value: `x.pipe(uniform({ seed: 7 }))`
- * (torch.rand_like). Others in each tick, and the same on every device and in every run: their counter is state of
- * the plan.
+ * Random numbers of [0, 1), all equally likely, in the shape of the piped value: `x.pipe(uniform({ seed: 7
+ * }))` (torch.rand_like). Others in each tick, and the same on every device and in every run: their counter
+ * is state of the plan.
  */
 export const uniform = <E extends 'f32' | 'f16' | 'bf16' = 'f32'>(options: RandomOptions<E>) => {
   const at = here()

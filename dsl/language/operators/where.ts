@@ -82,9 +82,9 @@ type Condition<C extends DType> = [C] extends ['u8' | 'i32']
   : Invalid<'a condition is of u8 or i32, as comparisons yield it', C>
 
 /**
- * `yes` where the piped condition is not 0, else `no`, elementwise: `x.pipe(less(0), where(y, -Infinity))`. The
- * condition is of u8 or i32; the values are flows of one element type, of which one may be a number, for floats
- * also an infinite one. Shapes broadcast (torch.where).
+ * `yes` where the piped condition is not 0, else `no`, elementwise: `x.pipe(less(0), where(y, -Infinity))`.
+ * The condition is of u8 or i32; the values are flows of one element type, of which one may be a number, for
+ * floats also an infinite one. Shapes broadcast (torch.where).
  */
 export const where = <const Y extends Choice, const N extends Choice>(yes: Y, no: N & OneType<Y, N>) => {
   const at = here()

@@ -24,7 +24,8 @@ interface Piece {
  * The graphs of a plan as steps. Inside, lanes do their runs as ever and wait for each other, at no cost of
  * the issuing thread: what edges order is what lanes, records and waits order. Around that stand the waits of
  * a launch: it is after what any of its lanes or waits is after, and what follows it on them, or waits for an
- * event inside, is after all of it. Lanes that do nothing outside graphs of one lane need none of these waits.
+ * event inside, is after all of it. Lanes that do nothing outside graphs of one lane need none of these
+ * waits.
  */
 export class GraphPieces {
   private readonly pieces: readonly Piece[]

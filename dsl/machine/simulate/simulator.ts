@@ -32,9 +32,9 @@ export const play = (workload: Workload, ticks: number, recorder?: Recorder): Su
   new Simulator(alike(workload), ticks, recorder).play()
 
 /**
- * The workload as an object of the same shape as every other one, whoever made it: V8 compiles the simulator for the
- * shapes that it has seen, and compiles it again for each new one. A number that is whole in one workload and not in the
- * next one makes two shapes, unless its field began with one that is not.
+ * The workload as an object of the same shape as every other one, whoever made it: V8 compiles the simulator
+ * for the shapes that it has seen, and compiles it again for each new one. A number that is whole in one
+ * workload and not in the next one makes two shapes, unless its field began with one that is not.
  */
 const alike = (workload: Workload): Required<Workload> => {
   const { alone, latency, work, demand, firstPool, pools, engine, engineSize, resource, power } =

@@ -11,8 +11,8 @@ export interface Pace {
 /**
  * The pace from the ends of ticks. Ticks may come in groups (all ticks in flight end close together, then a
  * gap), so the pace is steady where the last intervals repeat those `p` before them, more of them than are in
- * flight, for the least such p. Otherwise the pace is the average of the second half, over whole groups of as many
- * ticks as are in flight.
+ * flight, for the least such p. Otherwise the pace is the average of the second half, over whole groups of as
+ * many ticks as are in flight.
  */
 export const paceOf = (ended: Float64Array, inFlight: number): Pace => {
   const last = ended.length - 1

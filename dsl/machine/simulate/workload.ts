@@ -14,8 +14,8 @@ export const Step = { run: 0, record: 1, wait: 2, waitPrevious: 3 } as const
 export interface Workload {
   readonly lanes: number
   /**
-   * Ticks that have lanes of their own: tick t has the lanes of tick t - `apart`, and no others. Absent: 1, all
-   * ticks have the same lanes.
+   * Ticks that have lanes of their own: tick t has the lanes of tick t - `apart`, and no others. Absent: 1,
+   * all ticks have the same lanes.
    */
   readonly apart?: number
   readonly events: number

@@ -12,8 +12,8 @@ struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
 #define FN __device__ __forceinline__
 
-// Each kernel calls this before it touches memory: in a graph it may start before the nodes in front of it have
-// ended (NodeParams::early). It returns when they have, and when what they wrote can be read.
+// Each kernel calls this before it touches memory: in a graph it may start before the nodes in front of it
+// have ended (NodeParams::early). It returns when they have, and when what they wrote can be read.
 FN void gridDependencySync() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -76,8 +76,8 @@ FN float maxF(float a, float b) {
   return a > b ? a : b > a ? b : a == b ? __uint_as_float(__float_as_uint(a) & __float_as_uint(b)) : a + b;
 }
 #endif
-// 1 or 0, by an instruction that yields just these: ptxas 13.0 makes +0 of the -0 in `x ? -1.0f : -0.0f`, which is
-// what the negative of a choice between 1 and 0 becomes.
+// 1 or 0, by an instruction that yields just these: ptxas 13.0 makes +0 of the -0 in `x ? -1.0f : -0.0f`,
+// which is what the negative of a choice between 1 and 0 becomes.
 #if defined(__CUDA_ARCH__)
 #define BRAID_COMPARES(name, op, sign) \
   FN float name(float a, float b) { \

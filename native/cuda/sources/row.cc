@@ -31,8 +31,8 @@ constexpr std::int64_t kOwnRegisters = 36, kRegisters = 65536, kMostRegisters = 
 constexpr std::int64_t kMostUnrolled = 8192;
 
 constexpr const char* kRowHelpers = R"cuda(
-// Packs as words, each of which the compiler must take as new where `renew` is called: else it would keep what it
-// has made of a word in a pass, which needs more registers than the word does.
+// Packs as words, each of which the compiler must take as new where `renew` is called: else it would keep
+// what it has made of a word in a pass, which needs more registers than the word does.
 template <class T, int N> union Raw { Pack<T, N> pack; unsigned words[N * sizeof(T) / 4 > 0 ? N * sizeof(T) / 4 : 1]; };
 template <class T, int N> FN void renew(Raw<T, N>& raw) {
   if constexpr (N * sizeof(T) % 4 == 0) {
@@ -40,7 +40,8 @@ template <class T, int N> FN void renew(Raw<T, N>& raw) {
     for (int i = 0; i < (int)(N * sizeof(T) / 4); ++i) asm volatile("" : "+r"(raw.words[i]));
   }
 }
-// Division by a number of the row: by its inverse and one correction, where it is plain, so that no step can overflow.
+// Division by a number of the row: by its inverse and one correction, where it is plain, so that no step can
+// overflow.
 struct Divisor { float by, inverse; bool plain; };
 FN Divisor divisor(float by) {
   return {by, 1.0f / by, fabsf(by) > 7.8886091e-31f && fabsf(by) < 1.2676506e30f};

@@ -92,8 +92,8 @@ static struct { unsigned x; } blockIdx, threadIdx, gridDim;
 static float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 static unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
 
-// The threads of a block as contexts that take turns. All of them meet at the same places: there each stops until the
-// others have come.
+// The threads of a block as contexts that take turns. All of them meet at the same places: there each stops
+// until the others have come.
 #include <ucontext.h>
 #include <functional>
 #include <vector>

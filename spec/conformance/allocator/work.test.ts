@@ -1,5 +1,5 @@
-// What a lane does besides copies and kernels: fills, times, calls of functions; and that all of its work marks
-// the blocks of other lanes.
+// What a lane does besides copies and kernels: fills, times, calls of functions; and that all of its work
+// marks the blocks of other lanes.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { type Block, type Device, DisposedError, type Lane } from '../../../runtime/index.js'

@@ -410,7 +410,8 @@ describe.each(present)('memory of captures on %s', name => {
           } else if (kind === 'work') {
             const second = live[other % live.length]!
             const both = new Set([chosen!, second])
-            // Whoever works on another lane's block waits until it is there; that lane says nothing by itself.
+            // Whoever works on another lane's block waits until it is there; that lane says nothing by
+            // itself.
             for (const { of, made } of both) if (of !== lane) lane.wait(made)
             lane.copy(chosen!.block, second.block.at(0, KiB), KiB)
             for (const life of both) life.nodes.push(nodes)

@@ -1,5 +1,5 @@
-// The cases that Braid's graphs are held to, each with the test that stands for it, or the reason why there is
-// none. `coverage.test.ts` looks for the tests, and for one of each statement of the contract.
+// The cases that Braid's graphs are held to, each with the test that stands for it, or the reason why there
+// is none. `coverage.test.ts` looks for the tests, and for one of each statement of the contract.
 
 /** The statements of docs/internals/decisions/graphs.md, 94. */
 export const statements = 67

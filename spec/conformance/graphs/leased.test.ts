@@ -1,5 +1,5 @@
-// Outputs of sessions, left on the device and leased, as operands of nodes: a graph keeps the slot of an output
-// as it keeps any block.
+// Outputs of sessions, left on the device and leased, as operands of nodes: a graph keeps the slot of an
+// output as it keeps any block.
 import { describe, expect, it } from 'vitest'
 import { compile } from '../../../dsl/compiler/compile.js'
 import { add, download, graph, lane, on, orThrow, relu, tensor, upload } from '../../../dsl/index.js'

@@ -1,6 +1,7 @@
-// The law of owners: a block that a program has freed is alive exactly as long as something that may still run
-// refers to it. Random sequences of calls, beside a model that counts who refers to what; on the host device
-// also with driver calls that fail, which must change nothing, release nothing early, and leak nothing.
+// The law of owners: a block that a program has freed is alive exactly as long as something that may still
+// run refers to it. Random sequences of calls, beside a model that counts who refers to what; on the host
+// device also with driver calls that fail, which must change nothing, release nothing early, and leak
+// nothing.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {

@@ -1,5 +1,6 @@
-// What PyTorch's graph trees do, restated for plan trees: the number of a test is that of the behaviour in the list
-// of behaviours.ts, which says for each whether it is kept or changed, and why some have no test here.
+// What PyTorch's graph trees do, restated for plan trees: the number of a test is that of the behaviour in
+// the list of behaviours.ts, which says for each whether it is kept or changed, and why some have no test
+// here.
 import { describe, expect, it } from 'vitest'
 import {
   add,

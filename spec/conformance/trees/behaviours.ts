@@ -1,5 +1,5 @@
-// The 91 behaviours of PyTorch's graph trees, and what plan trees make of each. `kept` and `changed` have a test of
-// their number in behaviours.test.ts; `none` says why there is nothing to test.
+// The 91 behaviours of PyTorch's graph trees, and what plan trees make of each. `kept` and `changed` have a
+// test of their number in behaviours.test.ts; `none` says why there is nothing to test.
 export interface Behaviour {
   readonly name: string
   readonly ours: 'kept' | 'changed' | 'none'

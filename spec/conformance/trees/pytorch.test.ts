@@ -1,6 +1,6 @@
-// Plan trees beside the model of PyTorch's: the same random program drives both, which launches functions, keeps outputs
-// or drops them, and begins iterations. What PyTorch does right, plan trees do too; where they differ, the model shows
-// the behaviour of behaviours.ts that is marked as changed.
+// Plan trees beside the model of PyTorch's: the same random program drives both, which launches functions,
+// keeps outputs or drops them, and begins iterations. What PyTorch does right, plan trees do too; where they
+// differ, the model shows the behaviour of behaviours.ts that is marked as changed.
 import { describe, expect, it } from 'vitest'
 import { add, download, graph, ring, tree, upload } from '../../../dsl/index.js'
 import { type Handle, type PlanTree, StaleHandleError } from '../../../runtime/index.js'
@@ -186,7 +186,8 @@ describe.each(present)("plan trees on %s beside PyTorch's", device => {
       recordings += pair.torch.recordings
       for (const key of Object.keys(seen) as (keyof Seen)[]) seen[key] += pair.seen[key]
     }
-    // 20 to 24, 27, 90: nothing grows with launches. PyTorch records for each path and each set of live values.
+    // 20 to 24, 27, 90: nothing grows with launches. PyTorch records for each path and each set of live
+    // values.
     expect(t.stats()).toMatchObject({ layouts, executables: { made: executables.made, remade: 0 } })
     expect(recordings).toBeGreaterThan(0)
     // 40 and 26: the programs have come to the two changes, and to what is kept.

@@ -1,5 +1,5 @@
-// Random trees on one device, one after the other: no wrong value, and nothing grows. `npm run soak -- --trees N` runs
-// this file with so many launches; .ci/run some thousands of them.
+// Random trees on one device, one after the other: no wrong value, and nothing grows. `npm run soak --
+// --trees N` runs this file with so many launches; .ci/run some thousands of them.
 import assert from 'node:assert/strict'
 import { parseArgs } from 'node:util'
 import { orThrow } from '../../../dsl/index.js'
@@ -15,11 +15,19 @@ export interface Soaked {
   readonly executables: number
   readonly remade: number
   readonly seconds: number
-  /** Bytes of the device and pinned bytes that the allocators have reserved: the most after a tenth, and at the end. */
+  /**
+   * Bytes of the device and pinned bytes that the allocators have reserved: the most after a tenth, and at
+   * the end.
+   */
   readonly reserved: { readonly early: number; readonly end: number }
-  /** Driver events that the device's lanes have made. They are used again: it is the most that were held at once. */
+  /**
+   * Driver events that the device's lanes have made. They are used again: it is the most that were held at
+   * once.
+   */
   readonly events: { readonly early: number; readonly end: number }
-  /** Mebibytes of the JavaScript heap after a collection, where the process can collect; and of the process. */
+  /**
+   * Mebibytes of the JavaScript heap after a collection, where the process can collect; and of the process.
+   */
   readonly heapMiB: { readonly early: number; readonly end: number }
   readonly residentMiB: { readonly early: number; readonly end: number }
 }
@@ -94,7 +102,8 @@ export const soak = async (
       )
   }
   const end = await heldBy(device)
-  // A later tree may be the largest one yet; without a bound, a leak of one launch's bytes would show as far more.
+  // A later tree may be the largest one yet; without a bound, a leak of one launch's bytes would show as far
+  // more.
   assert(end.reserved <= 4 * early.reserved, `reserved: ${early.reserved}, then ${end.reserved} bytes`)
   // Counts of a collection that was not made say nothing.
   if (collect !== undefined) {

@@ -1,5 +1,6 @@
-// Launches of random trees: handles that are disposed of at random, readers outside of the tree that are held up, every
-// executable closed once on the way. Throws where a value is wrong, an address moves, or something is left behind.
+// Launches of random trees: handles that are disposed of at random, readers outside of the tree that are held
+// up, every executable closed once on the way. Throws where a value is wrong, an address moves, or something
+// is left behind.
 import assert from 'node:assert/strict'
 import {
   add,
@@ -310,7 +311,9 @@ class Walk {
     )
   }
 
-  /** The values of a tree lie at the places of its layouts, in an arena that begins at one address for good. */
+  /**
+   * The values of a tree lie at the places of its layouts, in an arena that begins at one address for good.
+   */
   private place({ plan, output }: Handle, address: number): void {
     const places = this.tree.layouts.flatMap(({ plan: of, outputs }) =>
       of === plan && outputs[output] !== undefined ? [outputs[output]] : [],

@@ -1,5 +1,5 @@
-// Ticks in flight with an arena each: every law holds, they gain by it where it is chosen, nothing that the device
-// chooses among their commands changes a value, and what two ticks may not share is refused.
+// Ticks in flight with an arena each: every law holds, they gain by it where it is chosen, nothing that the
+// device chooses among their commands changes a value, and what two ticks may not share is refused.
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'

@@ -1,5 +1,5 @@
-// The pass `fuse` against brute force: of small graphs, the kernels of a plan together never read and write less than
-// the best way to divide the operations into kernels, and mostly no more.
+// The pass `fuse` against brute force: of small graphs, the kernels of a plan together never read and write
+// less than the best way to divide the operations into kernels, and mostly no more.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
@@ -27,7 +27,9 @@ const params = 3
 const indices = params - 1
 const matrix = tensor('f32', [32, 32])
 
-/** An operation: which, how far back its operands lie, and whether its value is an output whoever reads it. */
+/**
+ * An operation: which, how far back its operands lie, and whether its value is an output whoever reads it.
+ */
 interface Step {
   readonly what: 'one' | 'two' | 'turned' | 'taken' | 'apart'
   readonly back: readonly [number, number]
@@ -64,7 +66,10 @@ const areDifferent = (made: readonly Step[]): boolean => {
   return new Set(keys).size === keys.length
 }
 
-/** A turned operation reads its operand transposed, one that is taken by indices; one that is apart is another kind. */
+/**
+ * A turned operation reads its operand transposed, one that is taken by indices; one that is apart is another
+ * kind.
+ */
 const graphOf = (made: readonly Step[]): Graph =>
   graph({}, () => {
     const values: Any[] = Array.from({ length: indices }, (_, i) => param(`p${i}`, matrix))
@@ -92,8 +97,8 @@ function* divisions(count: number, own: readonly number[] = []): Generator<reado
 }
 
 /**
- * Whether each kernel computes all its results at its points in their order: what is computed of the same values inside
- * of it is not needed both as it is and transposed.
+ * Whether each kernel computes all its results at its points in their order: what is computed of the same
+ * values inside of it is not needed both as it is and transposed.
  */
 const isInOrder = (
   made: readonly Step[],
@@ -124,7 +129,9 @@ const isInOrder = (
   return true
 }
 
-/** Reads and writes of a division; undefined where a kernel is none, or kernels need one another in a circle. */
+/**
+ * Reads and writes of a division; undefined where a kernel is none, or kernels need one another in a circle.
+ */
 const trafficOf = (made: readonly Step[], kernelOf: readonly number[]): number | undefined => {
   const operands = operandsOf(made)
   const leaving = leavingOf(made)
@@ -175,7 +182,10 @@ const trafficOf = (made: readonly Step[], kernelOf: readonly number[]): number |
   return traffic
 }
 
-/** What the kernels of a plan read and write: values, and rows of values, of which each is counted once a kernel. */
+/**
+ * What the kernels of a plan read and write: values, and rows of values, of which each is counted once a
+ * kernel.
+ */
 const movedBy = ({ nodes, commands, buffers }: Plan): number => {
   let moved = 0
   for (const command of commands) {

@@ -126,7 +126,8 @@ describe('fuse', () => {
   })
 
   test('never takes a result of the kernel itself for a table or for indices', () => {
-    // Both kernels read x, and the first one computes what the other one gathers from or by, at the same points.
+    // Both kernels read x, and the first one computes what the other one gathers from or by, at the same
+    // points.
     for (const isTable of [true, false]) {
       const made = graph({ at: tensor('i32', [16]) }, ({ at }) => {
         const x = at.pipe(upload())

@@ -1,5 +1,5 @@
-// The pass `fuse` takes no kernels by which a tick would be longer: neither from tick to tick, nor from the start to the
-// end of a tick that has the device for itself, which is its critical path.
+// The pass `fuse` takes no kernels by which a tick would be longer: neither from tick to tick, nor from the
+// start to the end of a tick that has the device for itself, which is its critical path.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { latencyOf, tickOf } from '../../../dsl/compiler/search/choose-arenas.js'

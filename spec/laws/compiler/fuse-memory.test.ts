@@ -1,5 +1,5 @@
-// The pass `fuse` under a limit of memory: the plan that is taken fits, is never slower for more memory, and where
-// none fits the error names the least that does.
+// The pass `fuse` under a limit of memory: the plan that is taken fits, is never slower for more memory, and
+// where none fits the error names the least that does.
 import fc from 'fast-check'
 import { isRight } from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
@@ -73,7 +73,8 @@ describe('fuse, under a limit of memory', () => {
     )
   })
 
-  // Without one of its waits the pool of this plan comes back to no earlier state for many thousands of ticks.
+  // Without one of its waits the pool of this plan comes back to no earlier state for many thousands of
+  // ticks.
   test.runIf(isFullRun)('comes to an end where a pool does not settle without a wait', () => {
     const plan = orThrow(compile(largeGraph('cholesky', 900, 8), { fuse: true })) as Plan
     expect(verify(plan)).toEqual([])

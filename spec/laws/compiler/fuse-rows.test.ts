@@ -1,5 +1,5 @@
-// The pass `fuse`: rows and chains of the sizes that `bench models` measures are one kernel, in the cache and out
-// of it, in every mode.
+// The pass `fuse`: rows and chains of the sizes that `bench models` measures are one kernel, in the cache and
+// out of it, in every mode.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {

@@ -1,5 +1,5 @@
-// Outputs that stay on their device: the operation that makes one writes into its slot, where nothing else has
-// to stay as it was; all others are copied.
+// Outputs that stay on their device: the operation that makes one writes into its slot, where nothing else
+// has to stay as it was; all others are copied.
 import { describe, expect, test } from 'vitest'
 import {
   add,

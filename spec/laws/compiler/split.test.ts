@@ -1,5 +1,5 @@
-// The pass `split`: few long lines are done in parts, which fill the machine and store nothing that is as large as what
-// they read.
+// The pass `split`: few long lines are done in parts, which fill the machine and store nothing that is as
+// large as what they read.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import * as braid from '../../../dsl/index.js'

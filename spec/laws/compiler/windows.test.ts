@@ -33,7 +33,10 @@ import { runs } from '../../fixtures/runs.js'
 const KiB = 2 ** 10
 const modes = fc.constantFrom('eager' as const, 'graph' as const, 'auto' as const)
 
-/** Windows are compared with what `fitted` finds of a graph as it is, so no operations are joined, in pooled memory. */
+/**
+ * Windows are compared with what `fitted` finds of a graph as it is, so no operations are joined, in pooled
+ * memory.
+ */
 const compile = (net: Graph, options: CompileOptions = {}) =>
   compileGraph(net, { fuse: false, mode: 'eager', ...options })
 

@@ -1,5 +1,5 @@
-// What a plan may say of a convolution: nothing that reads or writes outside of its buffers, however large its
-// numbers are.
+// What a plan may say of a convolution: nothing that reads or writes outside of its buffers, however large
+// its numbers are.
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { expect, test } from 'vitest'

@@ -1,5 +1,5 @@
-// Operators that choose, move, and are composed of others, against plain loops over numbers that share no code
-// with them.
+// Operators that choose, move, and are composed of others, against plain loops over numbers that share no
+// code with them.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import * as braid from '../../../dsl/index.js'

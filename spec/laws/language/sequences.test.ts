@@ -286,7 +286,8 @@ describe('rope', () => {
           const position = given === 'none' ? index.at(-2)! : positions.values[known]!
           const angle = position * (base ?? 10_000) ** (-pair / half)
           const turned = exact[flat]! * Math.cos(angle) - (first ? 1 : -1) * exact[other]! * Math.sin(angle)
-          // The frequency is rounded in f32, and so the angle is wrong by so much for each step of a position.
+          // The frequency is rounded in f32, and so the angle is wrong by so much for each step of a
+          // position.
           const error = position * 4e-7 + 1e-6 + (dtype === 'f32' ? 0 : 2 * roundoff[dtype])
           expect(Math.abs(value - turned)).toBeLessThanOrEqual(error)
         })

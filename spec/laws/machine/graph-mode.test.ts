@@ -1,5 +1,5 @@
-// The simulator on plans in graph mode: a node starts after its predecessors, a tick's graph after that of the
-// tick before, eager work around a graph where the rules of a launch have it; and what `auto` chooses.
+// The simulator on plans in graph mode: a node starts after its predecessors, a tick's graph after that of
+// the tick before, eager work around a graph where the rules of a launch have it; and what `auto` chooses.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {

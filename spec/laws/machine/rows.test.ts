@@ -1,4 +1,5 @@
-// What chains, rows and models are predicted to take, beside what an H200 took (spec/bench/results/models.md).
+// What chains, rows and models are predicted to take, beside what an H200 took
+// (spec/bench/results/models.md).
 import { describe, expect, test } from 'vitest'
 import { compile, orThrow, simulate } from '../../../dsl/index.js'
 import { demandOf } from '../../../dsl/machine/cost.js'

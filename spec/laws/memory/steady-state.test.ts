@@ -2,7 +2,10 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { SteadyState } from '../../../dsl/memory/steady-state.js'
 
-/** Steps until a state is one of before: the first `transient` states come once, the next `period` again and again. */
+/**
+ * Steps until a state is one of before: the first `transient` states come once, the next `period` again and
+ * again.
+ */
 const stepsUntil = (state: SteadyState, transient: number, period: number, width: number): number => {
   for (let step = 0; ; step++) {
     const number = step < transient ? step : transient + ((step - transient) % period)

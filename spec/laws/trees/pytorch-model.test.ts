@@ -1,5 +1,5 @@
-// The model of PyTorch's trees that plan trees are compared with, held to what PyTorch's own tests say of it. The
-// numbers are those of spec/conformance/trees/behaviours.ts.
+// The model of PyTorch's trees that plan trees are compared with, held to what PyTorch's own tests say of it.
+// The numbers are those of spec/conformance/trees/behaviours.ts.
 import { describe, expect, it } from 'vitest'
 import { type Fn, PytorchTrees, type TorchTensor } from '../../oracle/pytorch-trees.js'
 

@@ -65,8 +65,8 @@ const made: readonly Plan[] = [
       compile(net, { mode: 'eager', memory: 'small', inFlight: 3 }),
     ])
     .flatMap(plan => (E.isRight(plan) ? [plan.right as Plan] : [])),
-  // Not fused: of the fused image pipeline, which has few enough commands, a mutant's free memory takes more ticks
-  // to come back to an earlier state than the oracle can hold.
+  // Not fused: of the fused image pipeline, which has few enough commands, a mutant's free memory takes more
+  // ticks to come back to an earlier state than the oracle can hold.
   ...Object.values(goldens).map(
     (net): Plan => orThrow(compile(net as Graph, { mode: 'eager', fuse: false })) as Plan,
   ),

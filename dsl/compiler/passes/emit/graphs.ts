@@ -12,9 +12,9 @@ interface Plan {
 }
 
 /**
- * The fewest graphs of a plan: each takes in all runs from its first one on, of any devices, up to one that may
- * be in no graph. With a run come the waits and the record right before it, and the records of its lane right
- * after it.
+ * The fewest graphs of a plan: each takes in all runs from its first one on, of any devices, up to one that
+ * may be in no graph. With a run come the waits and the record right before it, and the records of its lane
+ * right after it.
  */
 export const graphsOf = (plan: Plan, flat: FlatCommands): FlatGraphs =>
   withScratchArena(scratch => {

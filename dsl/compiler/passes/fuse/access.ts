@@ -24,7 +24,10 @@ export const inOrder = (shape: readonly number[]): Access => ({
 export const reached = ({ shape, strides }: Access): number =>
   shape.reduce((product, size, d) => (strides[d] === 0 ? product : product * size), 1)
 
-/** The same of operand i of several, which may be indexed: of a table only rows that are chosen count, each once. */
+/**
+ * The same of operand i of several, which may be indexed: of a table only rows that are chosen count, each
+ * once.
+ */
 export const reachedBy = (
   operands: readonly (Access & { readonly indexed?: MapIndex | undefined })[],
   i: number,

@@ -20,9 +20,9 @@ import { takenMemory, Values } from './values.js'
 //   the same, where something else reads s too, as the backward pass does
 //   → y, s = matmul(x, w, b) with the epilogue { bias, gelu, auxiliary }, in the place of s
 //
-// After this step an elementwise value of a product is computed by the product's own kernel, which has the sums in
-// registers, where nothing else reads what lies between and both are on one lane and device, at one rate. Regions
-// are found in what remains.
+// After this step an elementwise value of a product is computed by the product's own kernel, which has the
+// sums in registers, where nothing else reads what lies between and both are on one lane and device, at one
+// rate. Regions are found in what remains.
 
 interface Activation {
   readonly name: NonNullable<MatmulEpilogue['activation']>
@@ -180,7 +180,9 @@ class Epilogues {
     for (const member of chain.members) this.members.add(member)
   }
 
-  /** The chain with the operation that reads it, or why that is not part of it; undefined where nothing does. */
+  /**
+   * The chain with the operation that reads it, or why that is not part of it; undefined where nothing does.
+   */
   private longer(chain: Chain, spec: MatmulSpec): Chain | Apart | undefined {
     const { nodes } = this.ir
     if (chain.auxiliary !== undefined) return 'after an activation'
@@ -204,7 +206,10 @@ class Epilogues {
     return typeof longer === 'object' && alone === -2 ? { ...longer, auxiliary: last } : longer
   }
 
-  /** Whether the product would wait for what its epilogue reads, and so end later, or hold its operands longer. */
+  /**
+   * Whether the product would wait for what its epilogue reads, and so end later, or hold its operands
+   * longer.
+   */
   private isWorse({ product, members }: Chain, next: GraphNode): boolean {
     const { values, effort } = this
     const start = values.ready(product)

@@ -135,7 +135,10 @@ export class FusedKernels {
     return fused
   }
 
-  /** What a region computes, as a text that is equal for regions of equal kernels, and the nodes that it reads. */
+  /**
+   * What a region computes, as a text that is equal for regions of equal kernels, and the nodes that it
+   * reads.
+   */
   private formOf(region: Region): { readonly text: string; readonly reads: readonly number[] } {
     const { places, placedBy, regions, ir } = this
     const { values, access } = regions

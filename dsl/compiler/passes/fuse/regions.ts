@@ -31,8 +31,8 @@ export type Effort = 'wide' | 'several' | 'free' | 'lean'
 const hasSeveral = (effort: Effort): boolean => effort === 'wide' || effort === 'several'
 
 /**
- * Elementwise operations and reductions along rows that become one kernel. Its results are the value of the last
- * member, and those of others that something outside reads, which then comes after the last member.
+ * Elementwise operations and reductions along rows that become one kernel. Its results are the value of the
+ * last member, and those of others that something outside reads, which then comes after the last member.
  */
 export interface Region {
   /** Latest first. */
@@ -120,9 +120,9 @@ const kernelElements = ({ kernel, length }: Elementwise): number =>
 
 /**
  * Finds regions in one sweep from the last node to the first: when a node is met, all its readers are known.
- * Where these are members of one region that read the same of it at each point, it joins them; where others read
- * it too they come after the last member, and it is a result. So a region is never on a path from itself to
- * itself, and the sweep takes time in proportion to the graph.
+ * Where these are members of one region that read the same of it at each point, it joins them; where others
+ * read it too they come after the last member, and it is a result. So a region is never on a path from itself
+ * to itself, and the sweep takes time in proportion to the graph.
  */
 export class Regions {
   readonly values: Values
@@ -209,8 +209,8 @@ export class Regions {
   }
 
   /**
-   * Joins a node that no member reads to a region that reads the same elements of the same value, so that they
-   * are read once.
+   * Joins a node that no member reads to a region that reads the same elements of the same value, so that
+   * they are read once.
    */
   private joinSibling(node: GraphNode, own: Elementwise): boolean {
     const { id, inputs } = node

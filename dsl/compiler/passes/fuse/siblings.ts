@@ -11,10 +11,11 @@ import { most, type Region, type Regions, Sources } from './regions.js'
 //   e = exp(x) · a = neg(e) · b = abs(e), of which one region has e and a as results and the other one reads e
 //   → a, b = fused(x)
 //
-// After this step two regions that share what they read, or of which one reads the other's results, are one where
-// all this is true: they are on one lane and device, at one rate, and have the same points; whoever else reads a
-// result of the first one comes after the last member of the second, in the order of the graph; the first one reads
-// nothing whose memory could go sooner; and one kernel takes no longer than two. It has the second region's place.
+// After this step two regions that share what they read, or of which one reads the other's results, are one
+// where all this is true: they are on one lane and device, at one rate, and have the same points; whoever
+// else reads a result of the first one comes after the last member of the second, in the order of the graph;
+// the first one reads nothing whose memory could go sooner; and one kernel takes no longer than two. It has
+// the second region's place.
 
 /** Regions that read the same value and are tried with another one, at most. */
 const mostTried = 4
@@ -65,14 +66,17 @@ class Siblings {
     this.kind = this.kinds()
     this.noted = new Int32Array(count)
     this.readers = new Int32Array(mostTried * count)
-    // What was joined reads more, so that others may join it. A region has few results, so these are few rounds.
+    // What was joined reads more, so that others may join it. A region has few results, so these are few
+    // rounds.
     for (let before = -1; before < this.joined; ) {
       before = this.joined
       this.round()
     }
   }
 
-  /** Notes that a node is computed at a place, for what it reads and for what the views are of that it reads. */
+  /**
+   * Notes that a node is computed at a place, for what it reads and for what the views are of that it reads.
+   */
   private place(id: number, place: number): void {
     const open = [id]
     for (const at of open)
@@ -106,7 +110,9 @@ class Siblings {
         for (const source of all[number]!.sources.ids) this.note(source, number)
   }
 
-  /** Whether a kernel that stands before the place of a region reads a node, but for its own and the region. */
+  /**
+   * Whether a kernel that stands before the place of a region reads a node, but for its own and the region.
+   */
   private isReadBefore(id: number, later: Region): boolean {
     const { of } = this.regions
     for (let i = this.from[id]!; i < this.from[id + 1]!; i++) {
@@ -119,7 +125,9 @@ class Siblings {
     return false
   }
 
-  /** Whether something other than its own region and a later one reads a node, or it is an output or a state. */
+  /**
+   * Whether something other than its own region and a later one reads a node, or it is an output or a state.
+   */
   private isStored(id: number, later: Region): boolean {
     const { of } = this.regions
     if (this.stays[id] === 1) return true
@@ -158,7 +166,9 @@ class Siblings {
     return false
   }
 
-  /** Whether nothing but the kernels themselves is against one of two regions of a kind in the place of both. */
+  /**
+   * Whether nothing but the kernels themselves is against one of two regions of a kind in the place of both.
+   */
   private isFit(region: Region, later: Region): boolean {
     const { values } = this.regions
     const place = later.members[0]!

@@ -19,8 +19,9 @@ import { Values } from './values.js'
 //   a, b = split(all) · y = matmul(a, w) · z = matmul(b, w)
 //   → y = matmul(all, w), z = matmul(all, w): each reads its rows at the row stride of `all`
 //
-// After this step attention reads no copy of rows that it could read itself, and neither does a product of a matrix,
-// where all readers of the copy do without it, memory is held no longer for it, and the addresses are as well aligned.
+// After this step attention reads no copy of rows that it could read itself, and neither does a product of a
+// matrix, where all readers of the copy do without it, memory is held no longer for it, and the addresses are
+// as well aligned.
 
 /** Batch, heads, rows, and the elements of a row. */
 type Sizes = readonly [number, number, number, number]
@@ -246,8 +247,8 @@ class StridedReads {
   }
 
   /**
-   * Whether the memory of a value is there until a product reads it, or as much memory of copies is not: parameters,
-   * what is read later all the same, and what all copies of it together are as large as.
+   * Whether the memory of a value is there until a product reads it, or as much memory of copies is not:
+   * parameters, what is read later all the same, and what all copies of it together are as large as.
    */
   private heldAnyway(goes: ReadonlySet<number>): (id: number, product: number) => boolean {
     const { nodes, specs, outputs } = this.ir

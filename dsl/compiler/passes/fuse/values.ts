@@ -126,9 +126,14 @@ export const takenMemory = ({ nodes }: Checked): Uint8Array | undefined => {
 /** What the pass knows of every node's value before it joins any: its kernel or view, and its time. */
 export class Values {
   readonly elementwise: (Elementwise | undefined)[]
-  /** By node: what its kernel is, where that is no candidate; absent where it is one, and of nodes without a kernel. */
+  /**
+   * By node: what its kernel is, where that is no candidate; absent where it is one, and of nodes without a
+   * kernel.
+   */
   readonly apart: (OwnKernel | Extract<Apart, 'changed memory'> | undefined)[]
-  /** By node: the first element of its source that it has; -1 where it is no view that can be read through. */
+  /**
+   * By node: the first element of its source that it has; -1 where it is no view that can be read through.
+   */
   readonly viewFrom: Float64Array
   /** By node: nanoseconds from the start of the tick to its end, were there a lane for everything. */
   readonly end: Float64Array
@@ -251,8 +256,8 @@ export class Values {
   }
 
   /**
-   * Kernels of whole numbers that yield the same in f32, and are beside kernels of floats, compute in f32: then they can
-   * be one kernel with these. Not what a kernel that has to compute in i32 reads.
+   * Kernels of whole numbers that yield the same in f32, and are beside kernels of floats, compute in f32:
+   * then they can be one kernel with these. Not what a kernel that has to compute in i32 reads.
    */
   private joinFloats(): void {
     const { nodes } = this.ir

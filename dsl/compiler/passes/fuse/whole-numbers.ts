@@ -1,10 +1,10 @@
 import type { MapSpec } from '../../../ir/kernel-spec.js'
 import type { DType } from '../../../ir/tensor.js'
 
-// A kernel computes in f32 or in i32. Whole numbers up to 2^24 are exact in f32, so a kernel of i32 whose numbers
-// all are no larger yields the same when it computes in f32, and can be one with kernels of floats. How large they
-// are is known of u8, of constants and indices, and of what is computed of these. Any i32 may be compared with a
-// constant below 2^24: rounding it to f32 does not carry it over one.
+// A kernel computes in f32 or in i32. Whole numbers up to 2^24 are exact in f32, so a kernel of i32 whose
+// numbers all are no larger yields the same when it computes in f32, and can be one with kernels of floats.
+// How large they are is known of u8, of constants and indices, and of what is computed of these. Any i32 may
+// be compared with a constant below 2^24: rounding it to f32 does not carry it over one.
 
 /** The least and the largest that a whole number can be; undefined: any i32. */
 export type Range = { readonly least: number; readonly most: number } | undefined

@@ -11,9 +11,9 @@ import { changed } from '../../analysis/operations.js'
 //   append k, r, at → k' · append v, s, at → v' · attention q, k', v' → y
 //   → attention q, k, v, r, s, at → y, k', v'
 //
-// Rows that are appended to keys and values are written by the kernel of the attention that reads these: one kernel
-// instead of three. Only where nothing else reads the new keys and values before it, nor what it is read from
-// changes until then.
+// Rows that are appended to keys and values are written by the kernel of the attention that reads these: one
+// kernel instead of three. Only where nothing else reads the new keys and values before it, nor what it is
+// read from changes until then.
 
 /** Operations from an append to the attention, at most: they are looked through for each. */
 const mostBetween = 64
@@ -30,7 +30,8 @@ class Appends {
 
   constructor(private readonly ir: Lowered) {
     this.controlled = new Set((ir.control ?? []).flatMap(({ later, earlier }) => [later, earlier]))
-    // An order against that of the program, which donations make, could close a circle with a kernel that is later.
+    // An order against that of the program, which donations make, could close a circle with a kernel that is
+    // later.
     if (ir.operations.some(({ after }, i) => after.some(earlier => earlier > i))) return
     ir.operations.forEach((operation, i) => {
       if (operation.kernel?.kind === 'append') this.by.set(operation.writes[0]!, i)
@@ -59,7 +60,10 @@ class Appends {
     if (fits) this.joined.set(i, [first, second])
   }
 
-  /** Whether the same number of rows is appended at the same position of the keys and values, as attention has them. */
+  /**
+   * Whether the same number of rows is appended at the same position of the keys and values, as attention has
+   * them.
+   */
   private isOfCache(spec: AttentionSpec, appends: readonly [Operation, Operation]): boolean {
     const { batch, groups, keys, size, valueSize, k, v } = spec
     const [first, second] = appends.map(({ kernel }) => kernel as AppendSpec) as [AppendSpec, AppendSpec]
@@ -83,7 +87,9 @@ class Appends {
     )
   }
 
-  /** Whether keys and values are two values, and nothing else that is read or written lies in their memory. */
+  /**
+   * Whether keys and values are two values, and nothing else that is read or written lies in their memory.
+   */
   private isApart(attention: Operation, appends: readonly [Operation, Operation]): boolean {
     const caches = appends.map(({ writes }) => this.root(writes[0]!))
     const others = [

@@ -9,7 +9,10 @@ const contentOf = (low: Lowering, id: number): number => {
   return op === 'download' ? inputs[0]! : id
 }
 
-/** An output that stays on its device is written into its slot by the operation that makes it, where it can be. */
+/**
+ * An output that stays on its device is written into its slot by the operation that makes it, where it can
+ * be.
+ */
 export const outputs = (low: Lowering): void => {
   const byNode = new Map<number, string[]>()
   for (const { name, node, parts } of low.ir.outputs)

@@ -8,9 +8,9 @@ import type { Lowering } from './lowering.js'
 //   acc' = acc + x, read by no output      →  add acc, x → acc
 //   acc' = acc + x, and an output of acc'  →  add acc, x → t · copy t → output · store t → acc
 //
-// A state is made in its own memory where nothing reads the value before later in the program, and the new value
-// stays in the tick: what copies an output reads it while the next tick would write it. Else it is made in memory
-// of the tick, and stored at the end.
+// A state is made in its own memory where nothing reads the value before later in the program, and the new
+// value stays in the tick: what copies an output reads it while the next tick would write it. Else it is made
+// in memory of the tick, and stored at the end.
 
 /** The operations that access a buffer or a view of it, in their order, and those that write it. */
 interface Touch {
@@ -19,8 +19,8 @@ interface Touch {
 }
 
 /**
- * Whether a map kernel may write over an operand: it reads each element of it where it writes one as large. A kernel
- * that reduces rows reads other elements too, after some are written.
+ * Whether a map kernel may write over an operand: it reads each element of it where it writes one as large. A
+ * kernel that reduces rows reads other elements too, after some are written.
  */
 const readsInPlace = (kernel: KernelSpec | undefined, operand: number): boolean => {
   if (kernel?.kind !== 'map' || kernel.results.length !== 1) return false

@@ -36,8 +36,8 @@ export interface Spread {
 const judged = 2 ** 13
 
 /**
- * Up to so many operations ways of assigning chains are compared by the whole graph: its first operations say little
- * about which chains lie beside each other.
+ * Up to so many operations ways of assigning chains are compared by the whole graph: its first operations say
+ * little about which chains lie beside each other.
  */
 const judgedWhole = 2 ** 15
 
@@ -159,7 +159,9 @@ const alike = (a: number, b: number): boolean => Math.max(a, b) <= Math.min(a, b
  */
 export const spread = (ir: Lowered, fixed: number, laneOf: Int32Array, mostNew: number): Spread => {
   const inGraph = ir.settings.mode === 'graph'
-  /** The shorter tick; of two that are as good as equal, in a graph that of less latency; then of fewer waits. */
+  /**
+   * The shorter tick; of two that are as good as equal, in a graph that of less latency; then of fewer waits.
+   */
   const better = <A extends Tried>(a: A, b: A): A => {
     if (!alike(a.tick, b.tick)) return b.tick < a.tick ? b : a
     if (inGraph && !alike(a.latency, b.latency)) return b.latency < a.latency ? b : a

@@ -5,7 +5,10 @@ import type { Machine } from '../../../machine/machine.js'
 
 /** Blocks of threads for each multiprocessor, of which some wait for memory while others compute. */
 const blocksForEach = 4
-/** Of the multiprocessors the part that has a block, at most: a running sum in parts is read twice and written twice. */
+/**
+ * Of the multiprocessors the part that has a block, at most: a running sum in parts is read twice and written
+ * twice.
+ */
 const fewBlocks = { reduce: 2, scan: 8 } as const
 /** The elements of a part of a line, at least: of bytes that lie side by side, or of columns. */
 const [leastBytes, leastColumn] = [2 ** 14, 128]
@@ -30,7 +33,10 @@ export const linesOf = ({ attrs }: GraphNode, { shape, dtype }: BoundSpec): Line
   }
 }
 
-/** The largest number of equal parts up to `most`, each of at least `least` elements and of whole accesses; else 1. */
+/**
+ * The largest number of equal parts up to `most`, each of at least `least` elements and of whole accesses;
+ * else 1.
+ */
 const divided = ({ length, inner, dtype }: Lines, most: number, least: number): number => {
   const access = inner > 1 ? 1 : 16 / elementBytes[dtype]
   const aligned = length % access === 0 ? access : 1

@@ -11,15 +11,20 @@ const reductions: ReadonlySet<string> = new Set(['sum', 'mean', 'max', 'min'])
 const mostRepeated = 16
 
 /**
- * Finds the elementwise values that are computed once more for a reduction in parts, which reads all of them before the
- * next reader of any can begin: else they would be stored for that one.
+ * Finds the elementwise values that are computed once more for a reduction in parts, which reads all of them
+ * before the next reader of any can begin: else they would be stored for that one.
  */
 export class Repeated {
   /** By node: how many nodes read it. */
   private readonly readers: Int32Array
-  /** By node: 1 where it is in memory anyway, as an output, a state's next value, or for a reader that is no map. */
+  /**
+   * By node: 1 where it is in memory anyway, as an output, a state's next value, or for a reader that is no
+   * map.
+   */
   private readonly stored: Uint8Array
-  /** By node: 1 where a kernel changes the value in its memory. A later reader would make it change a copy. */
+  /**
+   * By node: 1 where a kernel changes the value in its memory. A later reader would make it change a copy.
+   */
   private readonly changed: Uint8Array | undefined
 
   constructor(private readonly ir: Checked) {
@@ -39,8 +44,9 @@ export class Repeated {
   }
 
   /**
-   * The elementwise values that a reduction is made of, if something else reads one of them too, and all that they
-   * read takes fewer bytes than to store a value and to load it again. In the graph's order; empty: none.
+   * The elementwise values that a reduction is made of, if something else reads one of them too, and all that
+   * they read takes fewer bytes than to store a value and to load it again. In the graph's order; empty:
+   * none.
    */
   for(reduction: GraphNode): readonly number[] {
     const { specs } = this.ir
