@@ -1,22 +1,12 @@
-import * as E from 'fp-ts/lib/Either.js'
 import { orThrow } from '../../dsl/index.js'
 import { here } from '../../dsl/internal.js'
-import type { NativeFailure } from '../addon.js'
-import { type Block, coreOf, endLoan, lendBlock, sharedHandle, waitUses } from '../device/block.js'
+import { type Block, coreOf, endLoan, lendBlock, sharedHandle } from '../device/block.js'
 import { Device } from '../device/device.js'
 import { type Lane, makeLane } from '../device/lane.js'
-import { type DeviceError, DisposedError, RunError } from '../errors.js'
+import { type DeviceError, DisposedError } from '../errors.js'
 import type { Safetensors } from '../files/safetensors.js'
-import { arrayOver, describe, fill, type ValueSpec } from '../values.js'
-import {
-  copyFailed,
-  notASource,
-  notSharedValues,
-  severalSharedTypes,
-  unknownShared,
-  wrongParam,
-  wrongSharedWrite,
-} from './messages.js'
+import { describe, type ValueSpec } from '../values.js'
+import { notSharedValues, wrongParam } from './messages.js'
 import {
   fillParam,
   isFile,
@@ -25,14 +15,8 @@ import {
   type ParamSources,
   sourcesOfFile,
 } from './params.js'
-import {
-  hold,
-  type OwnWrite,
-  type Reader,
-  type SharedValue,
-  type SharedWrite,
-  type Sharing,
-} from './sharing.js'
+import { type Resident, SharedWrites } from './shared-writes.js'
+import type { Sharing } from './sharing.js'
 
 /** The sources and the blocks of shared parameters, for `open`. */
 export let sourcesOf: (params: SharedParams) => ParamSources
@@ -50,6 +34,9 @@ export let withBlocks: <A>(
   body: (blocks: ReadonlyMap<string, number>) => Promise<A>,
 ) => Promise<A>
 
+/** The part that a plan's session takes in writes, from when the plan is being opened. */
+export let share: (params: SharedParams, has: (name: string) => boolean) => Sharing
+
 /** What shared parameters are made of. */
 interface Origin {
   readonly device: Device
@@ -61,31 +48,11 @@ interface Origin {
   readonly ownsFile?: boolean
 }
 
-/** The part that a plan's session takes in writes, from when the plan is being opened. */
-export let share: (params: SharedParams, has: (name: string) => boolean) => Sharing
-
 /** An error of a parameter that is found while a session opens. */
 export class ParamFailure extends Error {
   constructor(readonly failure: DeviceError) {
     super(failure.found, { cause: failure.cause })
   }
-}
-
-/** A write whose turn comes. */
-interface Turn {
-  readonly values: readonly SharedValue[]
-  /** Where it was called. */
-  readonly at: string
-  /** The sessions that read the values, each with its next tick once it is held back. */
-  readonly held: readonly (readonly [Reader, Promise<E.Either<unknown, number>>])[]
-  /** The end of the write before. */
-  readonly before: Promise<unknown>
-  readonly own: OwnWrite | undefined
-}
-
-interface Resident {
-  readonly spec: ValueSpec
-  readonly block: Block
 }
 
 /**
@@ -107,12 +74,7 @@ export class SharedParams implements AsyncDisposable {
   readonly #resident = new Map<string, Resident>()
   readonly #openings = new Set<Promise<unknown>>()
   readonly #lent = new Map<string, Block>()
-  /** The sessions, with the names of the parameters that their plans read. */
-  readonly #readers = new Map<Reader, Set<string>>()
-  /** Writes that have not ended; and for each plan that is being opened, those since its opening began. */
-  readonly #writes = new Set<SharedWrite>()
-  readonly #missed = new Set<SharedWrite[]>()
-  #lastWrite: Promise<unknown> = Promise.resolve()
+  readonly #writes: SharedWrites
   #disposing: Promise<void> | undefined
 
   constructor(origin: Origin) {
@@ -120,6 +82,16 @@ export class SharedParams implements AsyncDisposable {
     this.#device = origin.device
     this.#lane = origin.device.lane({ name: 'params' })
     this.#sources = { ...origin.sources }
+    this.#writes = new SharedWrites({
+      params: this,
+      sources: this.#sources,
+      lane: this.#lane,
+      types: this.#types,
+      resident: this.#resident,
+      staging: spec => this.#staging(spec),
+      drop: (name, why) => this.#drop(name, why),
+      alive: () => this.#alive(),
+    })
   }
 
   static {
@@ -139,7 +111,7 @@ export class SharedParams implements AsyncDisposable {
         params.#openings.delete(opening)
       }
     }
-    share = (params, has) => params.#share(has)
+    share = (params, has) => params.#writes.share(has)
   }
 
   static is(value: unknown): value is SharedParams {
@@ -203,16 +175,7 @@ export class SharedParams implements AsyncDisposable {
     if (typeof first !== 'string' && (typeof first !== 'object' || first === null))
       throw notSharedValues(at, first)
     const given = typeof first === 'string' ? [[first, value] as const] : Object.entries(first)
-    const values = given.map(([name, source]): SharedValue => {
-      if (!Object.hasOwn(this.#sources, name)) throw unknownShared(at, name, this.names)
-      if (typeof source === 'function') return { name, source }
-      if (!ArrayBuffer.isView(source)) throw notASource(at, name, source)
-      const spec = this.#typeOf(name)
-      if (spec === undefined) return { name, source: source.slice() as ParamSource }
-      return valueAs(name, source, spec, at)
-    })
-    if (this.#unfilled(values).length > 0) await this.#fillAll(values, at)
-    await this.#write(values, at)
+    await this.#writes.write(given, at)
   }
 
   /** Frees the parameters, each as soon as no session uses it. Waits for sessions that are being opened. */
@@ -224,7 +187,7 @@ export class SharedParams implements AsyncDisposable {
   async #dispose(): Promise<void> {
     await Promise.allSettled(this.#openings)
     await Promise.allSettled(this.#putting.values())
-    await this.#lastWrite
+    await this.#writes.last
     for (const name of [...this.#resident.keys()]) this.#drop(name, 'these parameters were disposed of')
     if (!this.#device.closed) this.#lane[Symbol.dispose]()
     const { file, ownsFile, ownsDevice } = this.#origin
@@ -315,156 +278,10 @@ export class SharedParams implements AsyncDisposable {
     if (!block.disposed) block.free()
   }
 
-  #share(has: (name: string) => boolean): Sharing {
-    const missed = [...this.#writes]
-    this.#missed.add(missed)
-    return {
-      params: this,
-      has,
-      join: (reader, names) => {
-        this.#missed.delete(missed)
-        this.#readers.set(reader, new Set([...(this.#readers.get(reader) ?? []), ...names]))
-        return missed.splice(0)
-      },
-      leave: reader => void this.#readers.delete(reader),
-      write: (values, at, own) => this.#write(values, at, own),
-      end: () => void this.#missed.delete(missed),
-    }
-  }
-
-  /** The type of a parameter that a session needs. */
-  #typeOf(name: string): ValueSpec | undefined {
-    const known = this.#types.get(name)
-    if (known !== undefined) return known
-    for (const reader of this.#readers.keys()) {
-      const spec = reader.specOf(this, name)
-      if (spec !== undefined) return spec
-    }
-    return undefined
-  }
-
-  #unfilled(values: readonly SharedValue[]): readonly SharedValue[] {
-    return values.filter(({ name, bytes }) => bytes === undefined && this.#typeOf(name) !== undefined)
-  }
-
-  /** Fills the bytes of all values whose types are known. */
-  async #fillAll(values: readonly SharedValue[], at: string): Promise<void> {
-    for (let [value] = this.#unfilled(values); value !== undefined; [value] = this.#unfilled(values)) {
-      const spec = this.#typeOf(value.name)!
-      const bytes = new Uint8Array(spec.bytes)
-      const failure = await fillParam(bytes, value.source, spec)
-      if (failure) throw wrongSharedWrite(at, value.name, failure, failure.cause)
-      value.spec = spec
-      value.bytes = bytes
-    }
-  }
-
-  /** All sessions are asked at once, so every one of them has the writes in the order of the calls. */
-  async #write(values: readonly SharedValue[], at: string, own?: OwnWrite): Promise<number> {
-    this.#alive()
-    let end: (how: Awaited<SharedWrite['ended']>) => void
-    const ended: SharedWrite['ended'] = new Promise(resolve => {
-      end = resolve
-    })
-    const write = { values, ended }
-    this.#writes.add(write)
-    for (const missed of this.#missed) missed.push(write)
-    const readers = [...this.#readers].filter(([, names]) => values.some(({ name }) => names.has(name)))
-    const held = readers.map(([reader]) => [reader, hold(reader, ended)] as const)
-    const carriedOut = this.#carryOut({ values, at, held, before: this.#lastWrite, own }, how => {
-      this.#writes.delete(write)
-      end(how)
-    })
-    this.#lastWrite = carriedOut.catch(() => undefined)
-    return carriedOut
-  }
-
-  async #carryOut(turn: Turn, end: (how: Awaited<SharedWrite['ended']>) => void): Promise<number> {
-    const { values, held, own } = turn
-    const staged: (readonly [to: Block, from: Block])[] = []
-    let how: Awaited<SharedWrite['ended']> = 'refused'
-    try {
-      const next = await this.#begun(turn)
-      for (const { name, spec, bytes } of values) {
-        const resident = this.#resident.get(name)
-        if (resident === undefined) continue
-        const staging = this.#staging(spec!)
-        staged.push([resident.block, staging])
-        new Uint8Array(staging.view()).set(bytes!)
-      }
-      how = 'written'
-      for (const { name, source } of values) this.#sources[name] = source
-      for (const [block, staging] of staged) {
-        waitUses(block)
-        this.#lane.copy(block, staging)
-      }
-      if (staged.length > 0) await this.#lane.synchronize()
-      for (const [reader] of held)
-        for (const { name, bytes } of values)
-          if (bytes !== undefined && !reader.over) await reader.copyIn(this, name, bytes)
-      await own?.copy()
-      return next
-    } catch (failure) {
-      if (how === 'refused') throw failure
-      how = this.#broken(failure, turn)
-      throw how
-    } finally {
-      for (const [, staging] of staged) staging[Symbol.dispose]()
-      end(how)
-    }
-  }
-
-  /** Waits for the turn of a write, when no tick is in flight. Throws where nothing may be written. */
-  async #begun({ values, at, held, before, own }: Turn): Promise<number> {
-    let next = 0
-    for (const [reader, holding] of held) {
-      const begun = await holding
-      if (E.isLeft(begun)) this.#readers.delete(reader)
-      if (reader !== own?.reader) continue
-      if (E.isLeft(begun)) throw begun.left
-      next = begun.right
-    }
-    await before
-    await this.#fillAll(values, at)
-    for (const { spec } of values)
-      for (const reader of this.#readers.keys()) {
-        const other = spec && reader.specOf(this, spec.name)
-        if (other !== undefined && (other.bytes !== spec!.bytes || other.dtype !== spec!.dtype))
-          throw severalSharedTypes(at, other, spec!)
-      }
-    own?.check()
-    return next
-  }
-
-  /**
-   * The values may be written in part: no session reads them any more, and later ones read the sources again.
-   */
-  #broken(failure: unknown, { values, at, held }: Turn): RunError {
-    const names = values.map(({ name }) => name)
-    const over = 'all sessions that read it'
-    const error =
-      failure instanceof RunError
-        ? failure
-        : copyFailed(at, `write ${names.join(', ')}`, failure as NativeFailure, over)
-    for (const [reader] of held) reader.broken(error)
-    for (const name of names)
-      if (this.#resident.has(name)) this.#drop(name, 'a write to this parameter failed')
-    return error
-  }
-
   #alive(): void {
     if (this.#disposing !== undefined)
       throw new DisposedError('these parameters', 'make them again: await params(device, source)')
   }
-}
-
-/** An array as a value of this type. */
-const valueAs = (name: string, given: ParamSource, spec: ValueSpec, at: string): SharedValue => {
-  const bytes = new Uint8Array(spec.bytes)
-  const source = arrayOver(bytes.buffer, 0, spec)
-  const mismatch = fill(source, given, spec)
-  if (mismatch) throw wrongSharedWrite(at, name, mismatch)
-  return { name, source, spec, bytes }
 }
 
 /** The source of each parameter; or a TypeError that names the first value that is none. */
