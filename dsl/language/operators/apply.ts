@@ -44,6 +44,7 @@ export const apply = (
   const specs = new Array<TensorSpec>(inputs.length)
   inputs[0] = first.id
   specs[0] = first.spec
+  const { length } = builder.problems
   for (let i = 0; i < others.length; i++) {
     const [role, flow] = others[i]!
     const { id, spec } = builder.take(flow, 'device', at, name, role, first.spec)
@@ -52,7 +53,9 @@ export const apply = (
   }
   const known = typeof attrs === 'function' ? attrs(first.spec) : E.right(attrs)
   const inferred = E.isLeft(known) ? known : operator.infer(specs, known.right)
-  if (E.isLeft(inferred)) builder.report(at, name, inferred.left)
+  // The type of an operand that is none is a guess: that it does not fit is no further error.
+  const isGuess = builder.problems.length > length
+  if (E.isLeft(inferred) && !isGuess) builder.report(at, name, inferred.left)
   return builder.flow(
     {
       op: name,

@@ -27,6 +27,21 @@ export const isFloat = (dtype: DType): boolean => dtype === 'f32' || dtype === '
 
 const isWhole = (value: number): boolean => Number.isInteger(value) && value >= -(2 ** 31) && value < 2 ** 31
 
+/** The whole numbers that a type of whole numbers holds. */
+const wholeRange = { u8: [0, 255], i32: [-(2 ** 31), 2 ** 31 - 1] } as const
+
+/** Whether a type of whole numbers holds the value. */
+export const holdsWhole = (dtype: 'u8' | 'i32', value: unknown): boolean => {
+  const [least, most] = wholeRange[dtype]
+  return Number.isInteger(value) && (value as number) >= least && (value as number) <= most
+}
+
+/** The numbers of a type of whole numbers, for messages. */
+export const wholeText = (dtype: 'u8' | 'i32'): string => {
+  const [least, most] = wholeRange[dtype]
+  return `a whole number from ${least} to ${most}`
+}
+
 const codeOf = (attrs: Attrs): readonly MapInstruction[] => (attrs as unknown as ElementwiseAttrs).code
 
 const showAll = (specs: readonly TensorSpec[]): string => specs.map(showSpec).join(' and ')

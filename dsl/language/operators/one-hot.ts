@@ -71,7 +71,7 @@ const attrsOf = (options: unknown): E.Either<UnplacedError, Attrs> => {
     ? E.right({ classes, to: dtype })
     : E.left(
         badAttribute(
-          'classes: a whole number from 1, and perhaps an element type',
+          'classes: a whole number from 1 to 2147483647, and perhaps an element type',
           show(options),
           "as in oneHot({ classes: 10, dtype: 'bf16' })",
         ),

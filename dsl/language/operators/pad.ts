@@ -6,7 +6,7 @@ import { badAttribute, type UnplacedError } from '../messages.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import { isOperandNumber } from './arithmetic.js'
-import { isFloat } from './elementwise.js'
+import { holdsWhole, isFloat } from './elementwise.js'
 import { joinSpec, lowerJoin, runJoin } from './join.js'
 import type { Attrs, Operator } from './operator.js'
 import { named, withOptions } from './options.js'
@@ -63,9 +63,7 @@ const isCount = (value: unknown): value is number =>
 const isValue = (value: unknown, dtype: DType): value is number =>
   isFloat(dtype)
     ? isOperandNumber(value) || Math.abs(value as number) === Number.POSITIVE_INFINITY
-    : Number.isInteger(value) &&
-      (value as number) >= (dtype === 'u8' ? 0 : -(2 ** 31)) &&
-      (value as number) <= (dtype === 'u8' ? 255 : 2 ** 31 - 1)
+    : holdsWhole(dtype as 'u8' | 'i32', value)
 
 const attrsOf =
   (options: unknown) =>
@@ -75,7 +73,7 @@ const attrsOf =
       if (!isCount(before) || !isCount(after) || before + after === 0)
         return E.left(
           badAttribute(
-            'before or after: whole numbers from 0, not both 0',
+            'before or after: whole numbers from 0 to 2147483647, not both 0',
             show(options),
             'as in pad({ axis: 1, before: 2 })',
           ),

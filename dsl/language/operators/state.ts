@@ -10,7 +10,7 @@ import type { AnyTensor } from '../tensor.js'
 import { hostArray, numbers, writer } from '../values.js'
 import { here } from '../where.js'
 import { isOperandNumber } from './arithmetic.js'
-import { isFloat } from './elementwise.js'
+import { holdsWhole, isFloat, wholeText } from './elementwise.js'
 
 /**
  * What a state holds before the first value: one number for all elements; each element, row-major; or a
@@ -20,8 +20,11 @@ import { isFloat } from './elementwise.js'
  */
 export type Init = number | ArrayLike<number> | FillState
 
-const isBadInit = (value: number, spec: TensorSpec): boolean =>
-  !isOperandNumber(value) || (!isFloat(spec.dtype) && !Number.isInteger(value))
+const isBadInit = (value: number, { dtype }: TensorSpec): boolean =>
+  isFloat(dtype) ? !isOperandNumber(value) : !holdsWhole(dtype as 'u8' | 'i32', value)
+
+const oneOf = ({ dtype }: TensorSpec): string =>
+  isFloat(dtype) ? 'a finite number' : wholeText(dtype as 'u8' | 'i32')
 
 /** Elements as they are stored, so that millions of them cost their bytes. */
 const storedFrom = (values: ArrayLike<number>, { dtype }: TensorSpec): InitData => {
@@ -44,7 +47,7 @@ export const initOf = (
       at,
       subject,
       badAttribute(
-        `an initial value of ${showSpec(spec)}: a finite number, an array with one for each element, or a function`,
+        `an initial value of ${showSpec(spec)}: ${oneOf(spec)}, an array with one for each element, or a function`,
         found,
         'give 0, or an array of the right length',
       ),

@@ -50,8 +50,8 @@ const attrsOf = (choices: readonly unknown[]): E.Either<UnplacedError, Attrs> =>
   if (flows.length === 0 || !choices.every(isChoice))
     return E.left(
       badAttribute(
-        'two values to choose from, flows or numbers, at least one of them a flow',
-        choices.map(show).join(' and '),
+        'two values to choose from, at least one of them a flow; the other a flow, a number that f32 can hold, or ±Infinity',
+        choices.map(choice => (choice instanceof FlowValue ? `a ${choice}` : show(choice))).join(' and '),
         'as in where(y, 0); to make a number of the condition itself, cast it',
       ),
     )

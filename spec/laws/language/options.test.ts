@@ -22,6 +22,8 @@ const errorsOf = (operator: (x: Pipe) => unknown, type = tensor('f32', [2, 3, 4]
 const { attention, conv, cumsum, layerNorm, matmul, maxPool, mean, pad, rmsNorm, rope, softmax, sum, topK } =
   braid as unknown as Readonly<Record<string, (...given: readonly unknown[]) => unknown>>
 
+const all = braid as unknown as Readonly<Record<string, (...given: readonly unknown[]) => unknown>>
+
 describe('an option that an operator does not have is refused by its name', () => {
   test.each<readonly [stranger: string, operator: (x: unknown) => unknown]>([
     ['axes', () => softmax!({ axes: 0 })],
@@ -135,4 +137,19 @@ it('a plan of terabytes is laid out like any other', () => {
     y: x.pipe(upload(), braid.softmax(), download()),
   }))
   expect(E.isRight(compile(wide, { mode: 'graph' }))).toBe(true)
+})
+
+test('an operand that is no flow is one error, and what is made of it is none', () => {
+  for (const operator of [() => matmul!('w'), () => all['less']!('a')])
+    expect(errorsOf(operator).map(({ _tag }) => _tag)).toEqual(['NotAFlow'])
+})
+
+test.each<readonly [string, unknown, string]>([
+  ['f32', Number.NaN, 'a finite number'],
+  ['i32', 1.5, 'a whole number from -2147483648 to 2147483647'],
+  ['i32', 2 ** 31, 'a whole number from -2147483648 to 2147483647'],
+  ['u8', [-1], 'a whole number from 0 to 255'],
+])('an initial value that %s does not hold is refused: %s', (dtype, init, wanted) => {
+  const [error] = errorsOf(() => all['delay']!(init), tensor(dtype as 'f32', [1]) as never)
+  expect(error).toMatchObject({ _tag: 'BadAttribute', wanted: expect.stringContaining(wanted) })
 })
