@@ -44,11 +44,14 @@ class Helpers {
     void serve();
 
    private:
+    bool startThread();
+
     std::atomic<bool> busy_{false};
     std::mutex mutex_;
     std::condition_variable given_, done_;
     Half* half_ = nullptr;
     bool isStarted_ = false;
+    Scratch scratch_;  // of the thread
   };
 
   Helpers();
