@@ -13,7 +13,7 @@ import { needNode } from './lib/tools.mjs'
  */
 export const buildAddon = (stdout = 'inherit') => {
   needNode()
-  if (!isNativeBuilt()) withBuildLock(() => buildNative(undefined, {}, 'braid', undefined, stdout))
+  if (!isNativeBuilt()) withBuildLock(() => buildNative(undefined, {}, 'braid', stdout))
 }
 
 // In a checkout `npm run build` builds, and `npm ci` must not.

@@ -1,7 +1,7 @@
 // npm run build: the TypeScript into dist/, the addon into native/build/braid.node; each only when it is
 // stale.
 //   --native: the addon alone. --typescript: dist/ alone. --sanitized: instead, the C++ tests under each
-//   sanitizer, on one core and at low priority, so that other work goes first.
+//   sanitizer, at low priority, so that other work goes first.
 import { rmSync } from 'node:fs'
 import { constants, setPriority } from 'node:os'
 import { join } from 'node:path'
@@ -62,7 +62,7 @@ if (isMain(import.meta.url))
     needNode()
     if (process.argv.includes('--sanitized')) {
       setPriority(constants.priority.PRIORITY_LOW)
-      for (const name of sanitizers) buildSanitized(name, 1)
+      for (const name of sanitizers) buildSanitized(name)
       return 0
     }
     withBuildLock(() => {

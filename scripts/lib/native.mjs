@@ -66,7 +66,6 @@ export const buildNative = (
   folder = 'native/build',
   definitions = {},
   target = 'braid',
-  jobs = availableParallelism(),
   stdout = 'inherit',
 ) => {
   const { path, print, isCurrent } = stampOf(folder, definitions, target)
@@ -74,7 +73,7 @@ export const buildNative = (
   removeStamp(path)
   console.log(`Building the native part into ${folder} …`)
   configureNative(folder, definitions, stdout)
-  const args = ['--build', folder, '--parallel', String(jobs), '--target', target]
+  const args = ['--build', folder, '--parallel', String(availableParallelism()), '--target', target]
   if (run('cmake', args, { stdio: ['ignore', stdout, 'inherit'] }) !== 0)
     throw new Stop("The native part did not build; the compiler's own words stand above.")
   writeStamp(path, print)
@@ -89,13 +88,13 @@ const haveGoogleTest = () =>
  * Builds the C++ tests, under a sanitizer if one is named. Returns the program's path, or undefined if
  * GoogleTest is not installed.
  */
-export const buildTests = (folder, sanitize = '', jobs = undefined) => {
+export const buildTests = (folder, sanitize = '') => {
   if (!haveGoogleTest()) return undefined
-  buildNative(folder, { BRAID_TESTS: 'ON', BRAID_SANITIZE: sanitize }, 'braid_tests', jobs)
+  buildNative(folder, { BRAID_TESTS: 'ON', BRAID_SANITIZE: sanitize }, 'braid_tests')
   return `${folder}/braid_tests`
 }
 
 /** The sanitizers of the C++ tests. Each builds into its own folder. */
 export const sanitizers = ['address', 'thread']
-export const buildSanitized = (name, jobs = undefined) =>
-  withBuildLock(() => buildTests(`native/build-${name}`, name, jobs), `build-${name}`)
+export const buildSanitized = name =>
+  withBuildLock(() => buildTests(`native/build-${name}`, name), `build-${name}`)
