@@ -267,7 +267,7 @@ export const hereOnDemand = (): Where => new Late(() => here())
 
 /**
  * The place that `here` gives, for what is called so often that even looking for it counts: takes half the
- * time, and keeps the stack until somebody asks. The place is among the next three callers, or it is
+ * time, and keeps the stack until the place is read. The place is among the next three callers, or it is
  * `unknown`.
  */
 export const hereLater = (): Where => {

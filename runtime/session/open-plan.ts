@@ -38,9 +38,10 @@ export interface OpenPlanHost {
 
 /**
  * A plan as a session has it open: its program, and its slots. The session's ticks have one numbering, of
- * which this plan has those from `first` on; the program counts its own from 0. Invariant: a feed accesses a
- * slot's memory only while the slot is free in `ticks`, the device only while it is in flight, a reader only
- * while it is leased.
+ * which this plan has those from `first` on; the program counts its own from 0.
+ *
+ * Invariant: a feed accesses a slot's memory only while the slot is free in `ticks`, the device only while it
+ * is in flight, a reader only while it is leased.
  */
 export class OpenPlan implements LeaseOwner {
   readonly plan: Plan

@@ -15,6 +15,7 @@ import {
   greater,
   iota,
   less,
+  map,
   max,
   min,
   mul,
@@ -172,5 +173,25 @@ describe.each(present)('whole numbers on %s', device => {
       { numRuns: runs(80) },
     )
     expect(joined).toBeGreaterThan(runs(80) / 4)
+  })
+
+  // From 4 · 2^29 on the product wraps in i32.
+  it('that outgrow f32 within one kernel are computed as whole numbers', async () => {
+    const net = graph('wraps', { y: tensor('f32', [9]) }, ({ y }) => {
+      const up = y.pipe(upload())
+      const small = up.pipe(
+        iota(),
+        map(v =>
+          v
+            .mul(512)
+            .mul(2 ** 20)
+            .lt(7),
+        ),
+      )
+      return { z: small.pipe(where(up, 0), download()) }
+    })
+    const feeds = { y: [Float32Array.of(1, 2, 3, 4, 5, 6, 7, 8, 9)] }
+    const [got] = await expectMeaning(net as never, device, feeds, { compile: { fuse: true } })
+    expect([...(got!['z'] as Float32Array)]).toEqual([1, 0, 0, 0, 5, 6, 7, 8, 9])
   })
 })

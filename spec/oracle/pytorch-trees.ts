@@ -1,5 +1,5 @@
 // PyTorch's CUDA graph trees as a small state machine, of one device and of inference: what runs, what is
-// recorded, which outputs are alive, and what a tensor shows that somebody still holds. It shares no code
+// recorded, which outputs are alive, and what a tensor shows that the caller still holds. It shares no code
 // with plan trees. After cudagraph_trees.py of PyTorch 2.11; the letters T, G and the numbers of checks are
 // those of the test's titles.
 

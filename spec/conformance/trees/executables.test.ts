@@ -3,17 +3,8 @@ import { describe, expect, it } from 'vitest'
 import { add, download, graph, mul, orThrow, tree, upload } from '../../../dsl/index.js'
 import { Device, type PlanTree, type TreeLayout } from '../../../runtime/index.js'
 import { present } from '../devices.js'
-import { all, copy, only, planned, type Row, renamed, row, treeOn } from './kit.js'
+import { all, copy, only, planned, prompt, type Row, renamed, row, step, treeOn } from './kit.js'
 
-const prompt = planned(
-  graph('prompt', { x: row }, ({ x }) => ({ state: x.pipe(upload(copy), mul(2), download(copy)) })),
-)
-const step = planned(
-  graph('step', { state: row, token: row }, ({ state, token }) => {
-    const next = state.pipe(upload(copy), add(token.pipe(upload(copy))))
-    return { state: next.pipe(download(copy)), seen: next.pipe(mul(10), download(copy)) }
-  }),
-)
 const decoder = tree({
   plans: { prompt, step },
   start: ['prompt'],

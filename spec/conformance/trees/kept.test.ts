@@ -1,19 +1,10 @@
 // Inputs whose value is kept beyond the launch, and that are given another one.
 import { describe, expect, it } from 'vitest'
-import { add, download, graph, mul, ring, tree, until, upload } from '../../../dsl/index.js'
+import { ring, tree, until } from '../../../dsl/index.js'
 import { TreeError } from '../../../runtime/index.js'
 import { present } from '../devices.js'
-import { affine, all, copy, only, planned, row, treeOn } from './kit.js'
+import { affine, all, only, prompt, step, treeOn } from './kit.js'
 
-const prompt = planned(
-  graph('prompt', { x: row }, ({ x }) => ({ state: x.pipe(upload(copy), mul(2), download(copy)) })),
-)
-const step = planned(
-  graph('step', { state: row, token: row }, ({ state, token }) => {
-    const next = state.pipe(upload(copy), add(token.pipe(upload(copy))))
-    return { state: next.pipe(download(copy)), seen: next.pipe(mul(10), download(copy)) }
-  }),
-)
 const ringed = tree({
   plans: { prompt, step },
   start: ['prompt'],

@@ -29,6 +29,17 @@ export const planned = <I extends Ports, O extends Ports>(
   options: CompileOptions = {},
 ): Plan<I, O> => orThrow(compile(g, { ...options, storage: 'planned' }))
 
+/** The two plans of a decoder: its state comes from a prompt, and each step adds a token to it. */
+export const prompt = planned(
+  graph('prompt', { x: row }, ({ x }) => ({ state: x.pipe(upload(copy), mul(2), download(copy)) })),
+)
+export const step = planned(
+  graph('step', { state: row, token: row }, ({ state, token }) => {
+    const next = state.pipe(upload(copy), add(token.pipe(upload(copy))))
+    return { state: next.pipe(download(copy)), seen: next.pipe(mul(10), download(copy)) }
+  }),
+)
+
 export const treeOn = async <R extends AnyTree>(
   device: string,
   spec: R,

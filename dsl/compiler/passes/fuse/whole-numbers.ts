@@ -1,5 +1,4 @@
-import type { MapSpec } from '../../../ir/kernel-spec.js'
-import type { DType } from '../../../ir/tensor.js'
+import type { MapInstruction, MapSpec } from '../../../ir/kernel-spec.js'
 
 // A kernel computes in f32 or in i32. Whole numbers up to 2^24 are exact in f32, so a kernel of i32 whose
 // numbers all are no larger yields the same when it computes in f32, and can be one with kernels of floats.
@@ -18,22 +17,34 @@ const isExact = (range: Range): range is NonNullable<Range> =>
 const isApart = (range: Range): boolean =>
   range !== undefined && range.least > -largest && range.most < largest
 
-const hull = (values: readonly number[]): Range => ({
-  least: Math.min(...values),
-  most: Math.max(...values),
+type Known = NonNullable<Range>
+
+const hull = (values: readonly number[]): Known => ({ least: Math.min(...values), most: Math.max(...values) })
+
+/** What is nearest to a number among those of u8, as a store leaves it. */
+const nearest = ({ least, most }: Known): Known => ({
+  least: Math.min(Math.max(least, 0), 255),
+  most: Math.min(Math.max(most, 0), 255),
 })
 
-const truth: Range = { least: 0, most: 1 }
-const u8: Range = { least: 0, most: 255 }
-
-/** What a store as this element type leaves: a u8 is the nearest that there is. */
-const stored = (range: Range, dtype: DType): Range =>
-  dtype !== 'u8'
-    ? range
-    : range && {
-        least: Math.min(Math.max(range.least, 0), 255),
-        most: Math.min(Math.max(range.most, 0), 255),
-      }
+/** By instruction, the range of what it computes of exact numbers; `count`: the elements of a row. */
+const computed: Readonly<Record<string, (x: Known, y: Known, count: number) => Known>> = {
+  add: (x, y) => ({ least: x.least + y.least, most: x.most + y.most }),
+  sub: (x, y) => ({ least: x.least - y.most, most: x.most - y.least }),
+  mul: (x, y) => hull([x.least * y.least, x.least * y.most, x.most * y.least, x.most * y.most]),
+  min: (x, y) => ({ least: Math.min(x.least, y.least), most: Math.min(x.most, y.most) }),
+  max: (x, y) => ({ least: Math.max(x.least, y.least), most: Math.max(x.most, y.most) }),
+  neg: x => ({ least: -x.most, most: -x.least }),
+  abs: x => ({ least: Math.max(0, x.least, -x.most), most: Math.max(-x.least, x.most) }),
+  u8: nearest,
+  rowMax: x => x,
+  rowMin: x => x,
+  // Of a part of the row too.
+  rowSum: (x, _, count) => ({
+    least: Math.min(x.least, x.least * count),
+    most: Math.max(x.most, x.most * count),
+  }),
+}
 
 export interface WholeNumbers {
   readonly range: Range
@@ -48,82 +59,31 @@ export const wholeNumbers = (
 ): WholeNumbers => {
   const ranges: Range[] = []
   let inFloats = true
-  // A value that is no number exact in f32 may only be compared.
-  const exact = (...values: readonly number[]): readonly NonNullable<Range>[] | undefined => {
-    const all = values.map(value => ranges[value])
-    if (all.every(isExact)) return all as readonly NonNullable<Range>[]
+  const rangeOf = (instruction: MapInstruction): Range => {
+    const [op, a, b = a, c = b] = instruction as readonly [string, number, number?, number?]
+    if (op === 'operand') return operands[a]!.dtype === 'u8' ? { least: 0, most: 255 } : given[a]
+    if (op === 'const') return { least: a, most: a }
+    if (op === 'index') return { least: 0, most: shape[a]! - 1 }
+    const [x, y, z] = [ranges[a], ranges[b], ranges[c]]
+    if (op === 'lt' || op === 'le' || op === 'eq') {
+      inFloats &&= (isExact(x) && isExact(y)) || isApart(x) || isApart(y)
+      return { least: 0, most: 1 }
+    }
+    const found =
+      op === 'select'
+        ? isExact(y) && isExact(z) && hull([y.least, y.most, z.least, z.most])
+        : isExact(x) && isExact(y) && computed[op]?.(x, y, shape.at(-1)!)
+    // In i32 what is larger would wrap, and in f32 it would be rounded.
+    if (found && isExact(found)) return found
     inFloats = false
     return undefined
   }
-  for (const instruction of code) {
-    const [op] = instruction
-    const of = (): Range => {
-      switch (op) {
-        case 'operand':
-          return operands[instruction[1]]!.dtype === 'u8' ? u8 : given[instruction[1]]
-        case 'const':
-          return { least: instruction[1], most: instruction[1] }
-        case 'index':
-          return { least: 0, most: shape[instruction[1]]! - 1 }
-        case 'lt':
-        case 'le':
-        case 'eq': {
-          const [, a, b] = instruction
-          const [x, y] = [ranges[a], ranges[b]]
-          if (!(isExact(x) && isExact(y)) && !isApart(x) && !isApart(y)) inFloats = false
-          return truth
-        }
-        case 'select': {
-          const [, , a, b] = instruction
-          const all = exact(a, b)
-          return all && hull(all.flatMap(({ least, most }) => [least, most]))
-        }
-        case 'add':
-        case 'sub':
-        case 'mul':
-        case 'min':
-        case 'max': {
-          const all = exact(instruction[1], instruction[2])
-          if (all === undefined) return undefined
-          const [x, y] = all as [NonNullable<Range>, NonNullable<Range>]
-          if (op === 'add') return { least: x.least + y.least, most: x.most + y.most }
-          if (op === 'sub') return { least: x.least - y.most, most: x.most - y.least }
-          if (op === 'mul')
-            return hull([x.least * y.least, x.least * y.most, x.most * y.least, x.most * y.most])
-          const either = op === 'min' ? Math.min : Math.max
-          return { least: either(x.least, y.least), most: either(x.most, y.most) }
-        }
-        case 'neg':
-        case 'abs': {
-          const [x] = exact(instruction[1]) ?? []
-          if (x === undefined) return undefined
-          if (op === 'neg') return { least: -x.most, most: -x.least }
-          const ends = [Math.abs(x.least), Math.abs(x.most)]
-          return { least: x.least <= 0 && x.most >= 0 ? 0 : Math.min(...ends), most: Math.max(...ends) }
-        }
-        case 'rowMax':
-        case 'rowMin':
-          return exact(instruction[1])?.[0]
-        case 'rowSum': {
-          const [x] = exact(instruction[1]) ?? []
-          const count = shape.at(-1)!
-          return x && { least: Math.min(x.least, x.least * count), most: Math.max(x.most, x.most * count) }
-        }
-        case 'u8':
-          return stored(exact(instruction[1])?.[0], 'u8')
-        default:
-          inFloats = false
-          return undefined
-      }
-    }
-    const range = of()
-    // Beyond 2^31 whole numbers wrap, and beyond 2^24 they are not exact.
-    ranges.push(isExact(range) ? range : undefined)
-  }
+  for (const instruction of code) ranges.push(rangeOf(instruction))
   const { value, dtype } = results[0]!
+  const range = ranges[value]
   return {
-    range: dtype === 'u8' ? (stored(ranges[value], 'u8') ?? u8) : ranges[value],
-    inFloats: inFloats && ranges[value] !== undefined,
+    range: dtype === 'u8' ? nearest(range ?? { least: 0, most: 255 }) : range,
+    inFloats: inFloats && isExact(range),
   }
 }
 
