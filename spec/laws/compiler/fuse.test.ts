@@ -421,6 +421,10 @@ describe('fuse', () => {
         const plain = orThrow(compile(made.graph as Graph, { ...settings, fuse: false })) as Plan
         // Of the plan that fuses nothing: what each operation reads and writes, by name of the memory.
         const apart = touchedOf(plain)
+        // What another operation comes after is stored too.
+        const awaited = new Set(
+          plain.nodes.flatMap(({ after = [] }) => after.map(([node]) => plain.nodes[node]!.name)),
+        )
         const inPlace = new Set(plain.buffers.flatMap(({ alias }) => nameOfState(plain, alias)))
         for (const { name, members } of provenanceOf(plan)!.decisions.fusion!.regions) {
           if (members.some(member => apart.get(member)?.length !== 1)) continue
@@ -433,7 +437,11 @@ describe('fuse', () => {
           const [own] = touchedOf(plan).get(name)!
           expect(new Set(own!.reads)).toEqual(least)
           const others = [...apart].filter(([other]) => !members.includes(other)).flatMap(([, runs]) => runs)
-          const outside = new Set(others.flatMap(({ reads }) => reads))
+          const before = members.filter(member => awaited.has(member))
+          const outside = new Set([
+            ...others.flatMap(({ reads }) => reads),
+            ...before.flatMap(member => apart.get(member)![0]!.writes),
+          ])
           expect(new Set(own!.writes)).toEqual(new Set([...inside].filter(write => outside.has(write))))
           results += own!.writes.length - 1
           expect(own!.reads.length).toBeLessThanOrEqual(
