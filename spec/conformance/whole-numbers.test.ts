@@ -130,7 +130,9 @@ const made = (list: readonly Step[]): Graph =>
         const masks = all.filter(({ dtype }) => dtype !== 'f32')
         put(masks[constant % masks.length]?.flow.pipe(where(x.flow, y.flow)) ?? x.flow)
       } else if (how === 'sum') {
-        const total = x.flow.pipe((sum as Anything)({ axis: 1, keepDims: true }))
+        // A sum of floats depends on its order, which devices choose; one of zeros and ones does not.
+        const exact = x.dtype === 'f32' ? x.flow.pipe(greater(0), cast('f32')) : x.flow
+        const total = exact.pipe((sum as Anything)({ axis: 1, keepDims: true }))
         if (x.dtype === 'u8') put(x.flow.pipe(cast('i32'), add(total)), 'i32')
         else put(x.flow.pipe(add(total)))
       } else if (how === 'max')
