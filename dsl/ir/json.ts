@@ -102,6 +102,7 @@ const order = [
   'pieces',
   'fill',
   'row',
+  'axis',
   'indexed',
   'by',
   'step',

@@ -39,7 +39,7 @@ export interface CopySpec {
  * nearest even; f32 → u8/i32 truncates toward zero and saturates, NaN → 0; i32 → u8 saturates; i32 → float is
  * done by a `f32` map: loads of i32/u8 convert).
  *
- * A row are the elements along the last dimension of `shape`. `rowSum`, `rowMean`, `rowMax` and `rowMin` are
+ * A row are the elements along one dimension of `shape`: `axis`, or the last one. `rowSum`, `rowMean`, `rowMax` and `rowMin` are
  * one number a row, and so is what is computed of such numbers, of constants and of operands that are the
  * same along the row; elsewhere it stands for each element of the row. Sums are of f32 (i32, which wraps); on
  * `host` from the first element to the last. No more than 64 reductions follow from one another.
@@ -47,6 +47,8 @@ export interface CopySpec {
 export interface MapSpec {
   readonly kind: 'map'
   readonly shape: readonly number[]
+  /** The dimension along which rows lie; absent: the last one. */
+  readonly axis?: number
   readonly compute: 'f32' | 'i32'
   readonly operands: readonly MapOperand[]
   readonly code: readonly MapInstruction[]
@@ -57,7 +59,7 @@ export interface MapSpec {
 export interface MapResult {
   readonly value: number
   readonly dtype: DType
-  /** The value is one number a row and is written once a row. */
+  /** The value is one number a row and is written once a row: densely, over the other dimensions. */
   readonly row?: true
 }
 

@@ -242,9 +242,13 @@ const readMap = (r: Reader, get: Get, at: string): MapSpec => {
       ...(readFlag(r, r.field(result, 'row'), `${where}.row`) ? { row: true as const } : {}),
     }
   })
+  const axis = get('axis')
+  if (axis !== undefined && shape.length < 2)
+    r.wrong(`${at}.axis`, `nothing, of a shape of ${shape.length} dimensions`, axis)
   const spec: MapSpec = {
     kind: 'map',
     shape,
+    ...(axis === undefined ? {} : { axis: r.integer(axis, `${at}.axis`, 0, shape.length - 2) }),
     compute: r.oneOf(get('compute'), `${at}.compute`, ['f32', 'i32']),
     operands,
     code: code.map((value, j) =>

@@ -8,6 +8,13 @@ export const isRowReduction = (instruction: MapInstruction): boolean => reductio
 export const hasRows = ({ code, results }: Pick<MapSpec, 'code' | 'results'>): boolean =>
   code.some(isRowReduction) || results.some(({ row }) => row === true)
 
+/** The dimension along which the rows of a map lie; -1: the shape has none. */
+export const rowAxis = ({ shape, axis = shape.length - 1 }: Pick<MapSpec, 'shape' | 'axis'>): number => axis
+
+/** Whether the rows of a map lie side by side: neighbours in memory are of different rows. */
+export const hasColumns = (spec: Pick<MapSpec, 'shape' | 'axis'>): boolean =>
+  rowAxis(spec) < spec.shape.length - 1
+
 /**
  * Whether an operand has several elements along a dimension, by its strides and those of what it is indexed
  * by.
@@ -26,18 +33,19 @@ export interface MapRows {
   readonly depth: readonly number[]
 }
 
-export const mapRows = ({ shape, operands, code }: Omit<MapSpec, 'results'>): MapRows => {
+export const mapRows = (spec: Omit<MapSpec, 'results'>): MapRows => {
+  const { shape, operands, code } = spec
   const isRow: boolean[] = []
   const depth: number[] = []
-  const last = shape.length - 1
+  const axis = rowAxis(spec)
   for (const instruction of code) {
     const [op, first] = instruction
     let row = true
     let deep = 0
     if (op === 'operand') {
       const operand = operands[first]
-      row = shape[last] === 1 || (operand !== undefined && !differsAlong(operand, operands, last))
-    } else if (op === 'index') row = first < last
+      row = shape[axis] === 1 || (operand !== undefined && !differsAlong(operand, operands, axis))
+    } else if (op === 'index') row = first !== axis
     else if (op !== 'const')
       for (let i = 1; i < instruction.length; i++) {
         const argument = instruction[i] as number
@@ -56,6 +64,7 @@ export const mostPasses = 64
 
 /** Elements of each result of a map. */
 export const resultElements = (
-  { shape }: Pick<MapSpec, 'shape'>,
+  spec: Pick<MapSpec, 'shape' | 'axis'>,
   { row }: MapSpec['results'][number],
-): number => (row === true ? shape.slice(0, -1) : shape).reduce((product, size) => product * size, 1)
+): number =>
+  spec.shape.reduce((product, size, d) => (row === true && d === rowAxis(spec) ? product : product * size), 1)

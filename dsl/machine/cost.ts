@@ -6,7 +6,7 @@ import {
   type MapSpec,
   type MatmulSpec,
 } from '../ir/kernel-spec.js'
-import { differsAlong, hasRows } from '../ir/map-rows.js'
+import { differsAlong, hasRows, rowAxis } from '../ir/map-rows.js'
 import { type DType, elementBytes, elements } from '../ir/tensor.js'
 import type { CollectiveModel, CopyModel, Machine } from './machine.js'
 import { mapWork, operationsOf } from './map-cost.js'
@@ -47,10 +47,11 @@ export interface Work {
   readonly ranks?: number | undefined
 }
 
-/** The rows that a kernel reduces: how many, and their elements. */
+/** The rows that a kernel reduces: how many, their elements, and how many lie side by side (absent: 1). */
 export interface Rows {
   readonly count: number
   readonly length: number
+  readonly inner?: number
 }
 
 export interface Cost {
@@ -326,10 +327,21 @@ const blocksOfConv = (spec: ConvSpec): number => {
 
 const rowsOf = (spec: KernelSpec | undefined): Rows | undefined => {
   if (spec?.kind === 'reduce' && spec.inner === 1) return { count: spec.outer, length: spec.length }
-  return spec?.kind === 'map' && hasRows(spec)
-    ? { count: elements(spec.shape.slice(0, -1)), length: spec.shape.at(-1) ?? 1 }
-    : undefined
+  if (spec?.kind !== 'map' || !hasRows(spec)) return undefined
+  const { shape } = spec
+  const axis = rowAxis(spec)
+  const length = shape[axis] ?? 1
+  return { count: elements(shape) / length, length, inner: elements(shape.slice(axis + 1)) }
 }
+
+/** The element type that decides how wide the accesses of a kernel are: its narrowest. */
+const narrowestOf = (spec: KernelSpec | undefined): DType =>
+  spec?.kind !== 'map'
+    ? 'f32'
+    : [...spec.operands, ...spec.results].reduce<DType>(
+        (least, { dtype }) => (elementBytes[dtype] < elementBytes[least] ? dtype : least),
+        'f32',
+      )
 
 /** Columns side by side that a block of threads has of a reduction that goes across them: 32 accesses. */
 export const columnsTogether = (inner: number, dtype: DType): number => {
@@ -341,11 +353,13 @@ export const columnsTogether = (inner: number, dtype: DType): number => {
 export const columnsOfScan = 256
 
 /**
- * Thread blocks of a kernel with rows: each has a long row, or as many short ones as it has groups of
- * threads.
+ * Thread blocks of a kernel with rows: each has a long row, as many short ones as it has groups of threads,
+ * or the rows that its threads read side by side.
  */
-const blocksOfRows = ({ count, length }: Rows): number =>
-  length > warpRow ? count : Math.ceil((count * Math.min(32, Math.max(8, length / 16))) / 128)
+const blocksOfRows = ({ count, length, inner = 1 }: Rows, dtype: DType): number => {
+  if (inner > 1) return (count / inner) * Math.ceil(inner / columnsTogether(inner, dtype))
+  return length > warpRow ? count : Math.ceil((count * Math.min(32, Math.max(8, length / 16))) / 128)
+}
 
 /** What a block of threads waits for the first of its row, and at barriers. Nanoseconds. */
 const blockLatency = 1350
@@ -397,7 +411,7 @@ const kernel = (
   { device }: Machine,
 ): Demand => {
   const { multiprocessors, bytesPerBlock } = device
-  const bytes = spec?.kind === 'map' ? mapBytes(spec, movedBytes) : movedBytes
+  const bytes = spec?.kind === 'map' ? mapBytes(spec, movedBytes) + (mapWork(spec).again ?? 0) : movedBytes
   const memory = throughMemory(bytes, device, workingBytes)
   if (spec?.kind === 'matmul') {
     const { used, stretch } = cutOf(spec, device)
@@ -415,7 +429,7 @@ const kernel = (
     })
   }
   const reduced = rows ?? rowsOf(spec)
-  const most = reduced === undefined ? Number.POSITIVE_INFINITY : blocksOfRows(reduced)
+  const most = reduced === undefined ? Number.POSITIVE_INFINITY : blocksOfRows(reduced, narrowestOf(spec))
   const used = share(Math.min(most, blocksOf(spec, movedBytes, bytesPerBlock)), multiprocessors)
   // Fewer blocks than multiprocessors occupy proportionally less of the bandwidth and the arithmetic.
   const fast = Math.max(used, 1 / multiprocessors)

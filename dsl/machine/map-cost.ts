@@ -1,7 +1,7 @@
 import type { MapSpec } from '../ir/kernel-spec.js'
-import { differsAlong, hasRows, isRowReduction } from '../ir/map-rows.js'
+import { differsAlong, hasColumns, hasRows, isRowReduction, rowAxis } from '../ir/map-rows.js'
 import { type DType, elements } from '../ir/tensor.js'
-import { type RowKernel, rowKernel } from './row-kernels.js'
+import { columnKernel, type RowKernel, rowKernel } from './row-kernels.js'
 
 /**
  * The cost of an instruction of a fused kernel on a GPU, in instructions of one cycle: what NVIDIA's
@@ -43,16 +43,16 @@ const indexSlots = 5
  * not.
  */
 const isIndexed = (
-  { shape, operands }: Pick<MapSpec, 'shape' | 'operands'>,
+  spec: Pick<MapSpec, 'shape' | 'axis' | 'operands'>,
   [what, operand]: MapSpec['code'][number],
   along: boolean,
 ): boolean => {
-  const indexed = what === 'operand' ? operands[operand]?.indexed : undefined
-  return indexed !== undefined && differsAlong(operands[indexed.by]!, [], shape.length - 1) === along
+  const indexed = what === 'operand' ? spec.operands[operand]?.indexed : undefined
+  return indexed !== undefined && differsAlong(spec.operands[indexed.by]!, [], rowAxis(spec)) === along
 }
 
 /** The cost of one element of a fused kernel, in instructions of one cycle. */
-export const slotsOf = (spec: Pick<MapSpec, 'shape' | 'operands' | 'code'>): number =>
+export const slotsOf = (spec: Pick<MapSpec, 'shape' | 'axis' | 'operands' | 'code'>): number =>
   spec.code.reduce(
     (sum, each) => sum + (slots[each[0]] ?? 1) + (isIndexed(spec, each, true) ? indexSlots : 0),
     0,
@@ -163,8 +163,10 @@ const threadSlots = 40
 export interface MapWork {
   /** Instructions of one cycle, of all elements and threads. */
   readonly slots: number
-  /** Of a map with rows. */
+  /** Of a map with rows whose elements follow one another. */
   readonly kernel?: RowKernel
+  /** Of one whose rows lie side by side: bytes that passes read again. */
+  readonly again?: number
 }
 
 const known = new WeakMap<MapSpec, MapWork>()
@@ -173,7 +175,11 @@ const known = new WeakMap<MapSpec, MapWork>()
 export const mapWork = (spec: MapSpec): MapWork => {
   const found = known.get(spec)
   if (found !== undefined) return found
-  const made = hasRows(spec) ? rowsWork(spec) : { slots: elements(spec.shape) * plainSlots(spec) }
+  const made = !hasRows(spec)
+    ? { slots: elements(spec.shape) * plainSlots(spec) }
+    : hasColumns(spec)
+      ? columnsWork(spec)
+      : rowsWork(spec)
   known.set(spec, made)
   return made
 }
@@ -189,6 +195,20 @@ const plainSlots = (spec: MapSpec): number =>
     [],
   )
 
+/** The reductions whose pass over the rows this is. */
+const reducedIn = ({ code }: MapSpec, depth: readonly number[], pass: number): readonly number[] =>
+  code.flatMap((instruction, j) => (isRowReduction(instruction) && depth[j] === pass + 1 ? [j] : []))
+
+const columnsWork = (spec: MapSpec): MapWork => {
+  const { computed, isRow, depth, again } = columnKernel(spec)
+  const costs = elementCosts(spec, isRow)
+  const each = computed.reduce(
+    (sum, own, pass) => sum + passSlots(spec, costs, own, reducedIn(spec, depth, pass)),
+    0,
+  )
+  return { slots: elements(spec.shape) * each, again }
+}
+
 const rowsWork = (spec: MapSpec): MapWork => {
   const { code, shape } = spec
   const kernel = rowKernel(spec)
@@ -196,9 +216,7 @@ const rowsWork = (spec: MapSpec): MapWork => {
   const costs = elementCosts(spec, isRow)
   let each = 0
   for (let pass = 0; pass < passes; pass++) {
-    const reduced = code.flatMap((instruction, j) =>
-      isRowReduction(instruction) && depth[j] === pass + 1 ? [j] : [],
-    )
+    const reduced = reducedIn(spec, depth, pass)
     each += held * passSlots(spec, costs, computed[pass]!, reduced)
     each += (1 - held) * passSlots(spec, costs, computedAgain[pass]!, reduced)
   }

@@ -1,5 +1,5 @@
 import type { MapSpec } from '../ir/kernel-spec.js'
-import { isRowReduction, mapRows } from '../ir/map-rows.js'
+import { differsAlong, isRowReduction, mapRows, rowAxis } from '../ir/map-rows.js'
 import { elementBytes, elements } from '../ir/tensor.js'
 
 // How `native/cuda/sources/row.cc` divides the rows of a map among threads, and what stays in their
@@ -167,12 +167,63 @@ const holding = (
   return some.words * width * packs > registers && none.words < some.words ? none : some
 }
 
-/** The kernel of a map with rows, with accesses as wide as its narrowest type allows. */
+/** How `native/cuda/sources/columns.cc` reduces rows that lie side by side. */
+export interface ColumnKernel extends Pick<RowKernel, 'isRow' | 'depth' | 'computed'> {
+  /** Bytes that passes read again, since they do not stay in registers. */
+  readonly again: number
+}
+
+/** Packs of a thread that stay in registers, at most, and those of the narrowest strip of columns. */
+const [mostHeld, leastAcross] = [32, 8]
+/** Registers of a thread that are neither accesses nor totals, and all of one whose columns stay, at most. */
+const [columnRegisters, mostOfColumns] = [32, 128]
+
+/** The kernel of a map whose rows lie side by side. */
+export const columnKernel = (spec: MapSpec): ColumnKernel => {
+  const { shape, operands, results, code } = spec
+  const axis = rowAxis(spec)
+  const length = shape[axis] ?? 1
+  const inner = elements(shape.slice(axis + 1))
+  const rows = mapRows(spec)
+  const none = code.map(() => false)
+  const computed = computedIn(spec, rows, passesOf(spec, rows), none)
+  const written = results.filter(({ row }) => row !== true)
+  const narrowest = Math.min(4, ...[...operands, ...written].map(({ dtype }) => elementBytes[dtype]))
+  const lanes = narrowest === 4 ? 4 : 8
+  const width = (shape.at(-1) ?? 1) % lanes === 0 && operands.every(({ indexed }) => !indexed) ? lanes : 1
+  let words = 0
+  let bytes = 0
+  let totals = 0
+  code.forEach(([what, operand], j) => {
+    if (rows.isRow[j]) totals += what === 'const' ? 0 : width
+    else if (what === 'operand') {
+      const read = operands[operand]!
+      const more = computed.filter(own => own[j]).length - 1
+      if (more < 1) return
+      words += Math.max(1, (width * elementBytes[read.dtype]) / 4)
+      const reached = shape.reduce((all, size, d) => (differsAlong(read, operands, d) ? all * size : all), 1)
+      bytes += more * reached * elementBytes[read.dtype]
+    }
+  })
+  const most = Math.min(32, powerOfTwoAtLeast(Math.ceil(inner / width)))
+  const least = width > 1 ? Math.min(most, leastAcross) : most
+  const stays = [256, 512, 1024].some(block => {
+    const packs = Math.ceil((length * least) / block)
+    const room = Math.min(mostOfColumns, allRegisters / block) - columnRegisters - totals
+    return packs <= mostHeld && packs * words <= room
+  })
+  return { ...rows, computed, again: stays ? 0 : bytes }
+}
+
+const passesOf = ({ results }: MapSpec, { depth }: ReturnType<typeof mapRows>): number =>
+  Math.max(1, ...results.map(({ row, value }) => depth[value]! + (row === true ? 0 : 1)))
+
+/** The kernel of a map whose rows are its last dimension, with accesses as wide as its narrowest type allows. */
 export const rowKernel = (spec: MapSpec): RowKernel => {
   const { shape, operands, results, code } = spec
   const length = shape.at(-1) || 1
   const rows = mapRows(spec)
-  const passes = Math.max(1, ...results.map(({ row, value }) => rows.depth[value]! + (row === true ? 0 : 1)))
+  const passes = passesOf(spec, rows)
   const narrowest = Math.min(...[...operands, ...results].map(({ dtype }) => elementBytes[dtype]))
   const lanes = narrowest === 4 ? 4 : 8
   const width = length % lanes === 0 ? lanes : 1

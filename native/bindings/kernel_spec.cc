@@ -72,6 +72,8 @@ std::optional<MapIndex> index(Napi::Value value, const std::string& field) {
 
 void readMap(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
   spec.shape = integers(object.Get("shape"), field + ".shape", 1);
+  if (!absent(object.Get("axis")))
+    spec.axis = static_cast<std::int32_t>(integerAt(object.Get("axis"), field + ".axis", 0, INT32_MAX));
   const std::string compute = textAt(object.Get("compute"), field + ".compute");
   if (compute != "f32" && compute != "i32")
     throw Napi::TypeError::New(object.Env(), field + ".compute must be f32 or i32");

@@ -317,7 +317,7 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
       return Status::ok;
     case KernelSpec::Kind::map: {
       KernelSource source;
-      mapSource(spec, &source);
+      mapSource(spec, info_.multiprocessors, &source);
       return prepareSource(source, spec.operands.size(), "map", kernel);
     }
     case KernelSpec::Kind::attention: {

@@ -219,6 +219,7 @@ struct KernelSpec {
 
   // map
   std::vector<std::int64_t> shape;
+  std::int32_t axis = -1;  // the dimension along which rows lie; -1: the last one
   bool computeInt = false;
   std::vector<MapOperand> operands;
   std::vector<MapInstruction> code;

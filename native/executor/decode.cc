@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/check.h"
+#include "kernels/map_rows.h"
 
 namespace braid {
 namespace {
@@ -43,8 +44,8 @@ Extents extentsOf(const KernelSpec& spec) {
         extents.reads.push_back(bytesOf(furthest + 1, operand.dtype));
       }
       for (const MapResult& result : spec.results)
-        extents.writes.push_back(
-            bytesOf(result.row && !spec.shape.empty() ? count / spec.shape.back() : count, result.dtype));
+        extents.writes.push_back(bytesOf(
+            result.row && !spec.shape.empty() ? count / spec.shape[rowAxis(spec)] : count, result.dtype));
       break;
     }
     case KernelSpec::Kind::matmul: {

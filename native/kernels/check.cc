@@ -120,6 +120,8 @@ Problem checkMap(const KernelSpec& spec) {
   }
   if (hasRows(spec)) {
     if (spec.shape.empty()) return "map: a result is one number a row, and the shape has no dimension";
+    if (spec.axis < -1 || spec.axis >= static_cast<std::int32_t>(spec.shape.size()))
+      return "map: rows along dimension " + show(spec.axis) + " of " + show(spec.shape.size());
     const MapRows rows(spec);
     if (rows.passes > mostPasses) return "map: more than 64 reductions that follow from one another";
     for (const MapResult& result : spec.results)

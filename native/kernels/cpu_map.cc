@@ -69,7 +69,7 @@ class CpuMap final : public CpuKernel {
       const MapInstruction& instruction = spec.code[j];
       Source source;
       if (instruction.op == MapOp::operand)
-        source = normalise(spec, static_cast<std::size_t>(instruction.a), spec.shape.size());
+        source = normalise(spec, static_cast<std::size_t>(instruction.a));
       fixed[j] =
           instruction.op == MapOp::constant || (instruction.op == MapOp::operand && source.sizes.empty());
       if (spare.empty() || fixed[j]) {

@@ -8,9 +8,9 @@
 #include "kernels/map_steps.h"
 
 // The interpreter of maps that reduce along their rows. A tile is some whole rows that fit a block of
-// elements, or one longer row, which is done block by block. Over each tile go as many passes as reductions
-// follow from one another; a reduction adds from the first element of the row to the last, floats in f64, as
-// the reduce kernel does.
+// elements, or one longer row, which is done block by block; or rows that lie side by side, of which a block
+// has as many lines across as fit. Over each tile go as many passes as reductions follow from one another; a
+// reduction adds from the first element of the row to the last, floats in f64, as the reduce kernel does.
 
 namespace braid {
 namespace {
@@ -75,7 +75,9 @@ class Layout {
         for (std::size_t j = 0; j < count; ++j) passes[j] += computed[j] ? 1 : 0;
       return passes;
     }();
-    std::int64_t most = kMostKept / rows.length;
+    tileRows = rows.inner > 1 ? std::min(rows.inner, kBlock)
+                              : std::min(std::max<std::int64_t>(1, kBlock / rows.length), rows.rows);
+    std::int64_t most = kMostKept / (rows.inner > 1 ? tileRows * rows.length : rows.length);
     for (std::size_t j = 0; j < count; ++j) {
       const bool again =
           spec.code[j].op != MapOp::operand && spec.code[j].op != MapOp::index && several[j] > 1;
@@ -106,6 +108,7 @@ class Layout {
   std::vector<Pass> passes;  // after the last one only rows are computed
   std::vector<Stored> results, rowResults;
   std::size_t blocks = 0, tiles = 0, rowValues = 0, mostReductions = 0;
+  std::int64_t tileRows = 1;  // of a tile, at most
 
  private:
   Place at(std::int32_t value) const { return place_[static_cast<std::size_t>(value)]; }
@@ -205,8 +208,8 @@ class CpuMapRows final : public CpuKernel {
       const std::int64_t last = lastElement(spec, operand);
       extents.push_back(Extent{static_cast<std::uint64_t>(last + 1) * bytes, bytes});
       movedBytes += static_cast<double>(std::min(count, last + 1 - operand.offset)) * bytes;
-      const std::size_t rank = spec.shape.size();
-      sources_.push_back(steps::normalise(spec, i, isRowOperand(spec, i) ? rank - 1 : rank));
+      sources_.push_back(isRowOperand(spec, i) ? steps::normalise(spec, i, rowAxis(spec))
+                                               : steps::normalise(spec, i));
     }
     for (const MapResult& result : spec.results) {
       const auto bytes = static_cast<std::uint32_t>(elementBytes(result.dtype));
@@ -217,8 +220,8 @@ class CpuMapRows final : public CpuKernel {
     shape_ = spec.shape;
     inner_.assign(shape_.size(), 1);
     for (std::size_t d = shape_.size(); d-- > 1;) inner_[d - 1] = inner_[d] * shape_[d];
-    tileRows_ = std::max<std::int64_t>(1, kBlock / layout_.rows.length);
-    tileRows_ = std::min(tileRows_, layout_.rows.rows);
+    axis_ = rowAxis(spec);
+    tileRows_ = layout_.tileRows;
   }
 
   bool run(const DeviceAddress* addresses, Scratch& scratch, Part part) const override {
@@ -242,6 +245,7 @@ class CpuMapRows final : public CpuKernel {
     double* sums;  // by reduction of the pass, and row
     T *blocks, *tiles, *rowValues;
     std::int64_t first, rows;  // of the kernel's rows
+    std::int64_t block;        // elements that are computed at a time
 
     std::int64_t tileSize, tileRows;
 
@@ -266,8 +270,15 @@ class CpuMapRows final : public CpuKernel {
     tile.tiles = tile.blocks + static_cast<std::int64_t>(layout_.blocks) * kBlock;
     tile.rowValues = tile.tiles + static_cast<std::int64_t>(layout_.tiles) * tile.tileSize;
     const PartRange range(part, layout_.rows.rows);
-    for (tile.first = range.first; tile.first < range.last; tile.first += tileRows_) {
+    const std::int64_t inner = layout_.rows.inner;
+    for (tile.first = range.first; tile.first < range.last; tile.first += tile.rows) {
       tile.rows = std::min(tileRows_, range.last - tile.first);
+      tile.block = kBlock;
+      if (inner > 1) {
+        tile.rows = std::min(tile.rows, inner - tile.first % inner);
+        // Lines across follow one another where they are whole.
+        tile.block = tile.rows == inner ? kBlock / inner * inner : tile.rows;
+      }
       for (std::size_t i = 0; i < layout_.passes.size(); ++i)
         runPass(tile, layout_.passes[i], i + 2 == layout_.passes.size());
       for (const Stored& result : layout_.rowResults)
@@ -281,23 +292,34 @@ class CpuMapRows final : public CpuKernel {
     for (const Step& step : pass.rows) runRow(tile, step);
     if (pass.reductions.empty() && !isLast) return;
     const std::int64_t elements = tile.rows * layout_.rows.length;
-    for (std::int64_t at = 0; at < elements; at += kBlock) {
-      const std::int64_t count = std::min(kBlock, elements - at);
+    for (std::int64_t at = 0; at < elements; at += tile.block) {
+      const std::int64_t count = std::min(tile.block, elements - at);
       for (const Step& step : pass.steps) runStep(tile, step, at, count);
       for (std::size_t r = 0; r < pass.reductions.size(); ++r) reduce(tile, pass.reductions[r], r, at, count);
       if (!isLast) continue;
       for (const Stored& result : layout_.results)
-        element::store(tile.addresses[readCount + result.write], result.dtype,
-                       tile.first * layout_.rows.length + at, tile.elements(result.from, at), count);
+        element::store(tile.addresses[readCount + result.write], result.dtype, elementAt(tile, at),
+                       tile.elements(result.from, at), count);
     }
     for (std::size_t r = 0; r < pass.reductions.size(); ++r) finish(tile, pass.reductions[r], r);
+  }
+
+  // Where element `at` of a tile is among all of the kernel, in row-major order.
+  template <class T>
+  std::int64_t elementAt(const Tile<T>& tile, std::int64_t at) const {
+    const std::int64_t inner = layout_.rows.inner, length = layout_.rows.length;
+    if (inner == 1) return tile.first * length + at;
+    return (tile.first / inner * length + at / tile.rows) * inner + tile.first % inner;
   }
 
   template <class T>
   void runStep(const Tile<T>& tile, const Step& step, std::int64_t at, std::int64_t count) const {
     T* const to = tile.elements(step.to, at);
-    const std::int64_t length = layout_.rows.length, first = tile.first * length + at;
-    if (step.expand) {
+    const std::int64_t length = layout_.rows.length, first = elementAt(tile, at);
+    if (step.expand && layout_.rows.inner > 1) {
+      for (std::int64_t i = 0; i < count; i += tile.rows)
+        std::copy_n(tile.row(step.arguments[0]), tile.rows, to + i);
+    } else if (step.expand) {
       const T* const from = tile.row(step.arguments[0]);
       for (std::int64_t i = 0; i < count;) {
         const std::int64_t run = std::min(count - i, length - (at + i) % length);
@@ -328,8 +350,8 @@ class CpuMapRows final : public CpuKernel {
     } else if (step.op == MapOp::operand) {
       steps::readStrided(to, tile.addresses, sources_[step.number], tile.first, tile.rows);
     } else if (step.op == MapOp::index) {
-      steps::readIndex(to, shape_[step.number], inner_[step.number] / layout_.rows.length, tile.first,
-                       tile.rows);
+      const std::int64_t inner = inner_[step.number] / (step.number < axis_ ? layout_.rows.length : 1);
+      steps::readIndex(to, shape_[step.number], inner, tile.first, tile.rows);
     } else {
       const auto argument = [&](int i) -> const T* {
         return i < arityOf(step.op) ? tile.row(step.arguments[i]) : nullptr;
@@ -342,10 +364,32 @@ class CpuMapRows final : public CpuKernel {
   void reduce(const Tile<T>& tile, const Reduction& reduction, std::size_t which, std::int64_t at,
               std::int64_t count) const {
     const T* const from = tile.elements(reduction.from, at);
+    const auto into = [&](auto* totals) {
+      if (layout_.rows.inner > 1)
+        addAcross(from, totals, reduction.op, at, count, tile.rows);
+      else
+        add(from, totals, reduction.op, at, count);
+    };
     if (std::is_same_v<T, float> && isOfSum(reduction.op))
-      add(from, tile.sums + which * static_cast<std::size_t>(tileRows_), reduction.op, at, count);
+      into(tile.sums + which * static_cast<std::size_t>(tileRows_));
     else
-      add(from, tile.row(reduction.to), reduction.op, at, count);
+      into(tile.row(reduction.to));
+  }
+
+  // Lines across rows that lie side by side, each of which has one element of each row.
+  template <class T, class Total>
+  void addAcross(const T* from, Total* totals, MapOp op, std::int64_t at, std::int64_t count,
+                 std::int64_t rows) const {
+    for (std::int64_t i = 0; i < count; i += rows, from += rows) {
+      if (at + i == 0)
+        for (std::int64_t r = 0; r < rows; ++r) totals[r] = static_cast<Total>(from[r]);
+      else if (isOfSum(op))
+        for (std::int64_t r = 0; r < rows; ++r)
+          totals[r] = joined(MapOp::rowSum, totals[r], static_cast<Total>(from[r]));
+      else
+        for (std::int64_t r = 0; r < rows; ++r)
+          totals[r] = joined(op, totals[r], static_cast<Total>(from[r]));
+    }
   }
 
   template <class T, class Total>
@@ -379,6 +423,7 @@ class CpuMapRows final : public CpuKernel {
   Layout layout_;
   std::vector<steps::Source> sources_;       // by operand
   std::vector<std::int64_t> shape_, inner_;  // inner: how far neighbours along a dimension are apart
+  std::size_t axis_ = 0;
   std::int64_t tileRows_ = 1;
 };
 

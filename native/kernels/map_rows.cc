@@ -4,6 +4,12 @@
 
 namespace braid {
 
+std::size_t rowAxis(const KernelSpec& spec) {
+  return spec.axis < 0 ? spec.shape.size() - 1 : static_cast<std::size_t>(spec.axis);
+}
+
+bool hasColumns(const KernelSpec& spec) { return rowAxis(spec) + 1 < spec.shape.size(); }
+
 bool differsAlong(const KernelSpec& spec, std::size_t o, std::size_t d) {
   const MapOperand& operand = spec.operands[o];
   return operand.strides[d] != 0 || (operand.indexed && spec.operands[operand.indexed->by].strides[d] != 0);
@@ -26,12 +32,18 @@ bool hasRows(const KernelSpec& spec) {
 }
 
 bool isRowOperand(const KernelSpec& spec, std::size_t operand) {
-  return spec.shape.back() == 1 || !differsAlong(spec, operand, spec.shape.size() - 1);
+  const std::size_t axis = rowAxis(spec);
+  return spec.shape[axis] == 1 || !differsAlong(spec, operand, axis);
 }
 
 MapRows::MapRows(const KernelSpec& spec)
-    : length(spec.shape.back()), isRow(spec.code.size()), isRead(spec.code.size()), depth(spec.code.size()) {
-  for (std::size_t d = 0; d + 1 < spec.shape.size(); ++d) rows *= spec.shape[d];
+    : isRow(spec.code.size()), isRead(spec.code.size()), depth(spec.code.size()) {
+  const std::size_t axis = rowAxis(spec);
+  length = spec.shape[axis];
+  for (std::size_t d = 0; d < spec.shape.size(); ++d) {
+    if (d != axis) rows *= spec.shape[d];
+    if (d > axis) inner *= spec.shape[d];
+  }
   for (std::size_t j = 0; j < spec.code.size(); ++j) {
     const MapInstruction& instruction = spec.code[j];
     bool row = true;
@@ -40,7 +52,7 @@ MapRows::MapRows(const KernelSpec& spec)
       depth[j] = std::max(depth[j], depth[argument]);
     });
     if (instruction.op == MapOp::operand) row = isRowOperand(spec, static_cast<std::size_t>(instruction.a));
-    if (instruction.op == MapOp::index) row = static_cast<std::size_t>(instruction.a) + 1 < spec.shape.size();
+    if (instruction.op == MapOp::index) row = static_cast<std::size_t>(instruction.a) != axis;
     if (isRowReduction(instruction.op)) row = true, ++depth[j];
     isRow[j] = row;
   }

@@ -13,6 +13,12 @@ void forArguments(const MapInstruction& instruction, Visit visit) {
   for (int i = 0; i < arityOf(instruction.op); ++i) visit(static_cast<std::size_t>(arguments[i]));
 }
 
+// The dimension along which the rows of a map lie, of a shape that has one.
+std::size_t rowAxis(const KernelSpec& spec);
+
+// Whether the rows lie side by side: neighbours in memory are of different rows.
+bool hasColumns(const KernelSpec& spec);
+
 // Whether operand o of a map has several elements along dimension d, by its strides and its index's.
 bool differsAlong(const KernelSpec& spec, std::size_t o, std::size_t d);
 
@@ -35,6 +41,7 @@ struct MapRows {
   std::vector<std::vector<bool>> computedIn(const KernelSpec& spec, const std::vector<bool>& kept) const;
 
   std::int64_t rows = 1, length = 1;
+  std::int64_t inner = 1;    // rows that lie side by side
   std::vector<bool> isRow;   // by value: it is one number a row
   std::vector<bool> isRead;  // by value: a result follows from it; others are left out
   std::vector<int> depth;    // by value: how many passes end before it can be computed

@@ -29,8 +29,8 @@ struct Source {
   std::optional<Index> index{};
 };
 
-// Over the first `rank` dimensions of the kernel's shape.
-inline Source normalise(const KernelSpec& spec, std::size_t read, std::size_t rank) {
+// Over the dimensions of the kernel's shape, but for one.
+inline Source normalise(const KernelSpec& spec, std::size_t read, std::optional<std::size_t> without = {}) {
   const MapOperand& operand = spec.operands[read];
   Source source{read, operand.dtype, operand.offset, {}, {}};
   const MapOperand* by = nullptr;
@@ -41,9 +41,9 @@ inline Source normalise(const KernelSpec& spec, std::size_t read, std::size_t ra
   }
   std::vector<std::int64_t>*const sizes = &source.sizes, *const strides = &source.strides,
                                   *const indices = by ? &source.index->strides : nullptr;
-  for (std::size_t d = 0; d < rank; ++d) {
+  for (std::size_t d = 0; d < spec.shape.size(); ++d) {
     const std::int64_t size = spec.shape[d], stride = operand.strides[d];
-    if (size == 1) continue;
+    if (size == 1 || d == without) continue;
     if (!sizes->empty() && strides->back() == stride * size &&
         (!by || indices->back() == by->strides[d] * size)) {
       sizes->back() *= size;

@@ -12,11 +12,13 @@ import {
   layerNorm,
   linear,
   matmul,
+  mean as meanOf,
   mul,
   param,
   relu,
   reshape,
   rmsNorm,
+  rsqrt,
   softmax,
   split,
   state,
@@ -44,7 +46,7 @@ export interface Weight {
 
 export interface Body {
   readonly name: string
-  readonly kind: 'chain' | 'rows' | 'lines' | 'gpt' | 'decode' | 'attention' | 'conv'
+  readonly kind: 'chain' | 'rows' | 'columns' | 'lines' | 'gpt' | 'decode' | 'attention' | 'conv'
   readonly dtype: Float
   readonly sizes: Readonly<Record<string, number>>
   /** The operations of a chain or of rows, in order; of the GPT none. */
@@ -116,6 +118,13 @@ const step = (x: Any, name: string, flows: Readonly<Record<string, Any>>): Any =
     softmax: () => x.pipe(softmax()),
     layerNorm: () => x.pipe(layerNorm({ scale: flows['b'], shift: flows['c'] })),
     rmsNorm: () => x.pipe(rmsNorm({ scale: flows['b'] })),
+    columnSoftmax: () => x.pipe(softmax({ axis: 0 })),
+    batchNorm: () => {
+      const mean = { axis: 0, keepDims: true } as const
+      const apart = x.pipe(sub(x.pipe(meanOf(mean))))
+      const spread = apart.pipe(mul(apart), meanOf(mean), add(1e-5), rsqrt())
+      return apart.pipe(mul(spread), mul(flows['b']), add(flows['c']))
+    },
   }
   return operations[operation!]!()
 }
@@ -141,7 +150,7 @@ const stepped = (
       name === 'x' ||
       steps.some(text => text.endsWith(` ${name}`)) ||
       (name === 'b' && steps.some(text => text.endsWith('Norm'))) ||
-      (name === 'c' && steps.includes('layerNorm')),
+      (name === 'c' && steps.some(text => text === 'layerNorm' || text === 'batchNorm')),
   )
   const weights = Object.fromEntries(used)
   const read = Object.values(weights).reduce(
@@ -186,6 +195,24 @@ const rows = (steps: readonly string[], dtype: Float, length: number): Body =>
     2 ** 29 / bytesOf[dtype] / length,
     length,
   )
+
+/** Operations, then the sum of each column; softmax and norms along columns. */
+const columns = (steps: readonly string[], dtype: Float, length: number, inner: number): Body =>
+  stepped(
+    { name: `${steps.join(', then ')} of ${length} × ${inner}`, kind: 'columns', dtype, steps, bar: 1 },
+    length,
+    inner,
+  )
+
+/** What `bench models` measures of reductions along another axis than the last. */
+export const acrossRows = (): readonly Body[] =>
+  floats.flatMap(dtype => [
+    columns(['add b', 'tanh', 'mul 1.5', 'columns'], dtype, 8192, 4096),
+    columns(['columnSoftmax'], dtype, 512, 65536),
+    columns(['columnSoftmax'], dtype, 8192, 4096),
+    columns(['batchNorm'], dtype, 256, 65536),
+    columns(['batchNorm'], dtype, 8192, 1024),
+  ])
 
 /** Reductions of rows or columns that are too few to fill a device. */
 const line = (step: string, dtype: Float, rows: number, columns: number): Body =>

@@ -55,6 +55,8 @@ def stepped(job, w):
         "columns": lambda x, _: x.sum(0),
         "softmax": lambda x, _: torch.softmax(x, -1),
         "layerNorm": lambda x, _: F.layer_norm(x, x.shape[-1:], w["b"], w["c"]),
+        "columnSoftmax": lambda x, _: torch.softmax(x, 0),
+        "batchNorm": lambda x, _: F.batch_norm(x, None, None, w["b"], w["c"], training=True),
         "rmsNorm": lambda x, _: F.rms_norm(x, x.shape[-1:], w["b"], 1e-5),
     }
 

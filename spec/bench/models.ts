@@ -5,7 +5,7 @@ import { spawnSync } from 'node:child_process'
 import { lastValueFrom, map } from 'rxjs'
 import { compile, orThrow, simulate } from '../../dsl/index.js'
 import { type Block, Device, open } from '../../runtime/index.js'
-import { type Body, bodies, longLines, valuesOf } from './model-bodies.js'
+import { acrossRows, type Body, bodies, longLines, valuesOf } from './model-bodies.js'
 import { middle } from './pipeline-runs.js'
 import { reasonOf, scriptOf } from './python.js'
 import { bf16ToNumber } from './stream-values.js'
@@ -133,7 +133,7 @@ export const bench = {
   name: 'models',
   title: 'Fused plans on cuda:0, and the best of PyTorch, torch.compile and CUDA graphs: milliseconds a step',
   run: async (log: (line: string) => void) => {
-    const all = [...bodies(), ...longLines()]
+    const all = [...bodies(), ...longLines(), ...acrossRows()]
     const { torch, bandwidth, jobs } = pytorch(all)
     log(`PyTorch ${torch}; a copy of 512 MiB moves ${(bandwidth / 1e12).toFixed(2)} TB/s, read and written`)
     const results = []

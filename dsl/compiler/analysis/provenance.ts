@@ -49,7 +49,6 @@ export type OwnKernel =
   | 'attention'
   | 'convolution'
   | 'running sum'
-  | 'other axes'
   | 'rows of one'
   | 'largest'
   | 'append'

@@ -1,7 +1,8 @@
 import type { MapBinary, MapInstruction, MapRowReduction, MapSpec, MapUnary } from '../../ir/kernel-spec.js'
-import { isRowReduction, resultElements } from '../../ir/map-rows.js'
+import { isRowReduction, resultElements, rowAxis } from '../../ir/map-rows.js'
 import type { DType } from '../../ir/tensor.js'
 import { type HostArray, hostArray, reader, writer } from '../values.js'
+import { denseStrides } from './shapes.js'
 
 const f = Math.fround
 
@@ -159,7 +160,15 @@ const step = (instruction: MapInstruction, compute: 'f32' | 'i32'): Step => {
 
 /** The meaning of a `map` kernel: each result as a fresh dense array. */
 export const runMap = (spec: MapSpec, inputs: readonly HostArray[]): HostArray[] => {
-  const { shape, operands, compute, code } = spec
+  const { operands, compute, code } = spec
+  // The dimensions in the order in which points are met: the elements of a row follow one another.
+  const axis = rowAxis(spec)
+  const order = spec.shape.map((_, d) => d).filter(d => d !== axis)
+  if (axis >= 0) order.push(axis)
+  const inOrder = (of: readonly number[]): readonly number[] => order.map(d => of[d]!)
+  const shape = inOrder(spec.shape)
+  const strides = operands.map(operand => inOrder(operand.strides))
+  const written = inOrder(denseStrides(spec.shape))
   const total = shape.reduce((product, size) => product * size, 1)
   const steps = code.map(each => (isRowReduction(each) ? undefined : step(each, compute)))
   const reads = operands.map(operand => reader(operand.dtype))
@@ -172,6 +181,9 @@ export const runMap = (spec: MapSpec, inputs: readonly HostArray[]): HostArray[]
   const [values, loaded, indices] = [table(code.length), table(operands.length), table(shape.length)]
   const index = new Array<number>(shape.length).fill(0)
   const offsets = operands.map(operand => operand.offset)
+  /** Of each point of a row, its element of a result that has all. */
+  const places = new Float64Array(width)
+  let place = 0
   /** The element of an operand at the present point. */
   const read = (o: number): number => {
     const { indexed } = operands[o]!
@@ -179,22 +191,25 @@ export const runMap = (spec: MapSpec, inputs: readonly HostArray[]): HostArray[]
     const i = inputs[indexed.by]![offsets[indexed.by]!]!
     return i >= 0 && i < indexed.length ? reads[o]!(inputs[o]![offsets[o]! + i * indexed.step]!) : 0
   }
-  // Loads one element, and goes on to the next index, row-major: increments the last dimension that is not at
-  // its end, and resets the dimensions after it.
+  // Loads one element, and goes on to the next index: increments the last dimension that is not at its end,
+  // and resets the dimensions after it.
   const load = (e: number): void => {
     for (let o = 0; o < operands.length; o++) {
       const value = read(o)
       loaded[e]![o] = compute === 'f32' ? f(value) : value
     }
-    for (let d = shape.length - 1; d >= 0; d--) indices[e]![d] = index[d]!
+    for (let d = shape.length - 1; d >= 0; d--) indices[e]![order[d]!] = index[d]!
+    places[e] = place
     for (let d = shape.length - 1; d >= 0; d--) {
       const size = shape[d]!
       if (++index[d]! < size) {
-        for (let o = 0; o < operands.length; o++) offsets[o]! += operands[o]!.strides[d]!
+        for (let o = 0; o < operands.length; o++) offsets[o]! += strides[o]![d]!
+        place += written[d]!
         break
       }
       index[d] = 0
-      for (let o = 0; o < operands.length; o++) offsets[o]! -= operands[o]!.strides[d]! * (size - 1)
+      for (let o = 0; o < operands.length; o++) offsets[o]! -= strides[o]![d]! * (size - 1)
+      place -= written[d]! * (size - 1)
     }
   }
   const run = (s: number): void => {
@@ -213,7 +228,7 @@ export const runMap = (spec: MapSpec, inputs: readonly HostArray[]): HostArray[]
     for (let r = 0; r < results.length; r++) {
       const { value, row } = spec.results[r]!
       if (row === true) results[r]![Math.floor(i / length)] = writes[r]!(values[0]![value]!)
-      else for (let e = 0; e < width; e++) results[r]![i + e] = writes[r]!(values[e]![value]!)
+      else for (let e = 0; e < width; e++) results[r]![places[e]!] = writes[r]!(values[e]![value]!)
     }
   }
   return results

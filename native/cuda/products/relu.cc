@@ -178,7 +178,8 @@ void apartSource(const KernelSpec& product, KernelSource* source) {
   spec.results = {{x, type}};
   if (biased && product.epilogue.auxiliary) spec.results.push_back({before, type});
   spec.readCount = spec.operands.size(), spec.writeCount = spec.results.size();
-  mapSource(spec, source);
+  // It has no rows to divide among multiprocessors.
+  mapSource(spec, 1, source);
 }
 
 }  // namespace braid::cuda

@@ -226,7 +226,8 @@ const char* cudaTypeName(DType type) {
   return "";
 }
 
-void mapSource(const KernelSpec& spec, KernelSource* source) {
+void mapSource(const KernelSpec& spec, int multiprocessors, KernelSource* source) {
+  if (hasRows(spec) && hasColumns(spec)) return columnSource(spec, multiprocessors, source);
   if (hasRows(spec)) return rowSource(spec, source);
   const MapLoops loops = mapLoops(spec);
   MapWriter writer(spec, loops);

@@ -215,4 +215,17 @@ template <int N> FN void storePair(Pair<bf16> a, Pack<bf16, N>& pack, int j) { (
 template <int N> FN void storePair(Pair<f16> a, Pack<f16, N>& pack, int j) { ((unsigned*)&pack)[j] = a.bits; }
 )cuda";
 
+// For kernels that keep in registers, from pass to pass, what they have read.
+inline constexpr const char* kHeld = R"cuda(
+// Packs as words, each of which the compiler must take as new where `renew` is called: else it would keep
+// what it has made of a word in a pass, which needs more registers than the word does.
+template <class T, int N> union Raw { Pack<T, N> pack; unsigned words[N * sizeof(T) / 4 > 0 ? N * sizeof(T) / 4 : 1]; };
+template <class T, int N> FN void renew(Raw<T, N>& raw) {
+  if constexpr (N * sizeof(T) % 4 == 0) {
+    #pragma unroll
+    for (int i = 0; i < (int)(N * sizeof(T) / 4); ++i) asm volatile("" : "+r"(raw.words[i]));
+  }
+}
+)cuda";
+
 }  // namespace braid::cuda

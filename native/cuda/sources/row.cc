@@ -31,15 +31,6 @@ constexpr std::int64_t kOwnRegisters = 36, kRegisters = 65536, kMostRegisters = 
 constexpr std::int64_t kMostUnrolled = 8192;
 
 constexpr const char* kRowHelpers = R"cuda(
-// Packs as words, each of which the compiler must take as new where `renew` is called: else it would keep
-// what it has made of a word in a pass, which needs more registers than the word does.
-template <class T, int N> union Raw { Pack<T, N> pack; unsigned words[N * sizeof(T) / 4 > 0 ? N * sizeof(T) / 4 : 1]; };
-template <class T, int N> FN void renew(Raw<T, N>& raw) {
-  if constexpr (N * sizeof(T) % 4 == 0) {
-    #pragma unroll
-    for (int i = 0; i < (int)(N * sizeof(T) / 4); ++i) asm volatile("" : "+r"(raw.words[i]));
-  }
-}
 // Division by a number of the row: by its inverse and one correction, where it is plain, so that no step can
 // overflow.
 struct Divisor { float by, inverse; bool plain; };
@@ -711,7 +702,7 @@ void rowSource(const KernelSpec& spec, KernelSource* source) {
   const Division packed = plan.division(plan.lanes);
   const bool pairs = plan.vector && RowWriter(plan, packed).pairs();
   source->text = std::string(kPrelude) + (pairs ? kPairs : "") + "typedef " +
-                 (plan.loops.wide ? "long long" : "int") + " Index;\n" + kRowHelpers + "\n" +
+                 (plan.loops.wide ? "long long" : "int") + " Index;\n" + kHeld + kRowHelpers + "\n" +
                  RowWriter(plan, plain).kernel("braid_rows");
   source->plain = variantOf("braid_rows", plain, plan.rows.rows);
   if (plan.vector) {

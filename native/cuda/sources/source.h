@@ -32,10 +32,14 @@ struct KernelSource {
 
 const char* cudaTypeName(DType type);  // as in the prelude
 
-// One fused elementwise kernel. These trust the spec, which checkKernel has checked.
-void mapSource(const KernelSpec& spec, KernelSource* source);
-// A map that reduces along its rows: a row is read once where it fits the registers of its threads.
+// One fused kernel: elementwise, or one of those below. These trust the spec, which checkKernel has checked.
+void mapSource(const KernelSpec& spec, int multiprocessors, KernelSource* source);
+// A map that reduces rows whose elements follow one another: a row is read once where it fits the registers
+// of its threads.
 void rowSource(const KernelSpec& spec, KernelSource* source);
+// A map that reduces rows which lie side by side. The order of additions depends on the sizes and the device
+// alone.
+void columnSource(const KernelSpec& spec, int multiprocessors, KernelSource* source);
 // softmax(q · kᵀ · scale) · v without the scores in memory, for a device of this compute capability (90
 // for 9.0): on tensor cores, with the keys split over threads and blocks where queries are few, or by plain
 // arithmetic.

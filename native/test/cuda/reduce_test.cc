@@ -49,8 +49,9 @@ void expectHosts(const std::string& name, const std::vector<KernelSpec>& specs,
                                        reinterpret_cast<DeviceAddress>(wanted[i].data())};
     Scratch scratch;
     ASSERT_TRUE(kernel->run(addresses, scratch, Part::all));
-    const char* const result = spec.how >= ReduceHow::argmax ? "int" : "U";
-    emulation.add("k" + std::to_string(i), sources[i], {"const T", result}, reads, wanted[i].size());
+    const std::string input = std::string("const ") + cudaTypeName(spec.input);
+    emulation.add("k" + std::to_string(i), sources[i], {input.c_str(), cudaTypeName(spec.output)}, reads,
+                  wanted[i].size());
   }
   ASSERT_TRUE(emulation.run());
   for (std::size_t i = 0; i < specs.size(); ++i)

@@ -171,7 +171,7 @@ void expectHosts(const std::vector<KernelSpec>& specs, Random& random, Fill fill
   std::string text = kShim;
   for (std::size_t s = 0; s < specs.size(); ++s) {
     KernelSource source;
-    mapSource(specs[s], &source);
+    mapSource(specs[s], 132, &source);
     for (const KernelSource::Variant& variant : {source.plain, source.vector}) {
       if (!*variant.entry) continue;
       names.push_back("k" + std::to_string(names.size()));
@@ -247,7 +247,7 @@ TEST(CudaMapSource, RoundsTwoElementsAtATimeAsTheHostRoundsEach) {
   std::vector<KernelSpec> specs;
   for (std::size_t s = 0; s < 40; ++s) specs.push_back(roundedMap(random));
   KernelSource source;
-  mapSource(specs.front(), &source);
+  mapSource(specs.front(), 132, &source);
   EXPECT_NE(source.text.find("Pair<"), std::string::npos);
   expectHosts(specs, random,
               [](Random& values, DType type, std::size_t bytes) { return randomBytes(values, type, bytes); });
@@ -281,7 +281,7 @@ TEST(CudaRowSource, KeepsAResultInsteadOfItsOperands) {
       spec.code.push_back({MapOp::div, normed + 4, 3});
       spec.results = {{normed + 4, type}, {normed + 5, DType::f32}};
       KernelSource source;
-      mapSource(spec, &source);
+      mapSource(spec, 132, &source);
       EXPECT_NE(source.text.find(" v" + std::to_string(normed) + "["), std::string::npos) << source.text;
       specs.push_back(spec);
     }
@@ -305,7 +305,7 @@ TEST(CudaRowSource, ReadsRowsOfTablesInWideAccesses) {
         spec.results = {{4, type}, {2, type}};
         spec.readCount = 4, spec.writeCount = 2;
         KernelSource source;
-        mapSource(spec, &source);
+        mapSource(spec, 132, &source);
         EXPECT_EQ(*source.vector.entry != 0, step == length) << source.text;
         specs.push_back(spec);
       }
@@ -335,19 +335,19 @@ void eachSource(const See& see) {
     spec.results = {
         {last, DType::u8}, {last, DType::i32}, {last, DType::f16}, {last, DType::bf16}, {last, DType::f32}};
     source = {};
-    mapSource(spec, &source);
+    mapSource(spec, 132, &source);
     sees(source.text, "map");
   }
   for (const std::int64_t step : {128, 127}) {
     source = {};
     mapSource(mapOf({64, 128}, {{DType::f16, 0, {0, 1}, MapIndex{1, 50, step}}, {DType::i32, 0, {1, 0}}}),
-              &source);
+              132, &source);
     sees(source.text, "map of rows of a table");
   }
   Random random{20261124};
   for (int i = 0; i < 12; ++i) {
     source = {};
-    mapSource(randomRows(random), &source);
+    mapSource(randomRows(random), 132, &source);
     sees(source.text, "rows");
   }
   for (const auto& [outer, length, inner] : {std::tuple{6144, 8192, 1},

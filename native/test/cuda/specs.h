@@ -133,8 +133,14 @@ inline KernelSpec randomRows(Random& random) {
   static constexpr std::int64_t kSizes[] = {1, 2, 3, 7};
   for (std::uint64_t d = random.below(3); d > 0; --d) spec.shape.push_back(kSizes[random.below(4)]);
   spec.shape.push_back(kLengths[random.below(14)]);
-  const std::size_t rank = spec.shape.size();
   const std::int64_t length = spec.shape.back();
+  if (random.below(2) == 0) {
+    spec.axis = static_cast<std::int32_t>(spec.shape.size() - 1);
+    static constexpr std::int64_t kBeside[] = {2, 5, 8, 16, 40, 300};
+    spec.shape.push_back(kBeside[random.below(length > 2000 ? 3 : 6)]);
+    if (random.below(3) == 0) spec.shape.push_back(kSizes[random.below(4)]);
+  }
+  const std::size_t rank = spec.shape.size(), axis = rowAxis(spec);
   std::vector<double> most;  // by value: its magnitude; infinite where it may be no whole number
   const std::size_t operands = 1 + random.below(3);
   for (std::size_t o = 0; o < operands; ++o) {
@@ -145,7 +151,7 @@ inline KernelSpec randomRows(Random& random) {
     const std::uint64_t walk = random.below(5);
     std::int64_t stride = walk == 4 ? 2 : 1;
     for (std::size_t d = rank; d-- > 0;) {
-      if ((walk == 2 && d + 1 == rank) || (walk == 3 && d + 1 < rank)) continue;
+      if ((walk == 2 && d == axis) || (walk == 3 && d != axis)) continue;
       operand.strides[d] = stride;
       stride *= spec.shape[d];
     }
@@ -200,7 +206,7 @@ inline std::int64_t elementsOf(const std::vector<std::int64_t>& shape) {
 }
 
 inline std::size_t resultBytes(const KernelSpec& spec, const MapResult& result) {
-  const std::int64_t count = elementsOf(spec.shape) / (result.row ? spec.shape.back() : 1);
+  const std::int64_t count = elementsOf(spec.shape) / (result.row ? spec.shape[rowAxis(spec)] : 1);
   return static_cast<std::size_t>(count) * elementBytes(result.dtype);
 }
 

@@ -223,7 +223,8 @@ TEST(HostMap, RandomProgramsComputeWhatAPlainLoopDoes) {
 // The value of an instruction at every element, row by row, sums from the first element to the last.
 std::vector<float> rowsByPlainLoops(const KernelSpec& spec, const std::vector<std::vector<float>>& values,
                                     const MapInstruction& instruction) {
-  const std::int64_t length = spec.shape.back();
+  const MapRows rows(spec);
+  const auto length = static_cast<std::size_t>(rows.length), inner = static_cast<std::size_t>(rows.inner);
   std::vector<float> made(values[0].size());
   const auto at = [&](std::int32_t value, std::size_t i) {
     return static_cast<std::size_t>(value) < values.size() ? values[static_cast<std::size_t>(value)][i] : 0;
@@ -233,13 +234,13 @@ std::vector<float> rowsByPlainLoops(const KernelSpec& spec, const std::vector<st
       made[i] = mapped(instruction.op, at(instruction.a, i), at(instruction.b, i), at(instruction.c, i));
       continue;
     }
-    const std::size_t first = i - i % static_cast<std::size_t>(length);
+    const std::size_t first = i - i / inner % length * inner;
     if (first < i) {
       made[i] = made[first];
       continue;
     }
     float total = at(instruction.a, first);
-    for (std::size_t e = first + 1; e < first + static_cast<std::size_t>(length); ++e)
+    for (std::size_t e = first + inner; e < first + length * inner; e += inner)
       total = mapped(instruction.op == MapOp::rowMax   ? MapOp::max
                      : instruction.op == MapOp::rowMin ? MapOp::min
                                                        : MapOp::add,
@@ -278,6 +279,8 @@ TEST(HostMap, RowsAreReducedInTheOrderOfAPlainLoop) {
       ASSERT_TRUE(kernel->run(addresses.data(), scratch, Part::second));
     }
     const auto count = static_cast<std::size_t>(elementsOf(spec.shape));
+    const MapRows rows(spec);
+    const auto length = static_cast<std::size_t>(rows.length), inner = static_cast<std::size_t>(rows.inner);
     std::vector<std::vector<float>> values;
     for (const MapInstruction& instruction : spec.code) {
       std::vector<float> made(count, static_cast<float>(instruction.constant));
@@ -297,11 +300,11 @@ TEST(HostMap, RowsAreReducedInTheOrderOfAPlainLoop) {
     }
     for (std::size_t r = 0; r < spec.results.size(); ++r) {
       const MapResult& result = spec.results[r];
-      const std::size_t step = result.row ? static_cast<std::size_t>(spec.shape.back()) : 1;
-      for (std::size_t i = 0; i < count; i += step) {
+      std::int64_t place = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        if (result.row && i / inner % length != 0) continue;
         const std::uint32_t wanted = narrow(values[static_cast<std::size_t>(result.value)][i], result.dtype),
-                            found = bitsAt(addresses[spec.operands.size() + r], result.dtype,
-                                           static_cast<std::int64_t>(i / step));
+                            found = bitsAt(addresses[spec.operands.size() + r], result.dtype, place++);
         ASSERT_TRUE(sameNumber(wanted, found, result.dtype))
             << "result " << r << ", element " << i << ": wanted " << wanted << ", found " << found;
       }

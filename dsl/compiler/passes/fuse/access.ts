@@ -147,24 +147,81 @@ export const composed = (
   }
 }
 
-/** Of a shape that gained a last dimension: the same element all along it. */
-export const alongRow = ({ shape, offset, strides }: Access, length: number): Access => ({
-  shape: [...shape, length],
-  offset,
-  strides: [...strides, 0],
-})
+/** The rows of a region: their elements, and the points of the dimensions that follow theirs. */
+export interface RowsOf {
+  readonly length: number
+  readonly inner: number
+}
+
+/** The dimension that `inner` points follow; undefined where none is followed by exactly so many. */
+export const rowDim = (shape: readonly number[], inner: number): number | undefined => {
+  let d = shape.length
+  let points = 1
+  while (points < inner && d > 0) points *= shape[--d]!
+  return points === inner ? d - 1 : undefined
+}
+
+/** Whether a dimension of so many elements lies where rows have theirs. */
+export const isOfRows = (shape: readonly number[], { length, inner }: RowsOf): boolean =>
+  shape[rowDim(shape, inner) ?? -1] === length
+
+export const withoutRow = (shape: readonly number[], { inner }: RowsOf): readonly number[] => {
+  const row = rowDim(shape, inner)
+  return shape.filter((_, d) => d !== row)
+}
+
+/** Cuts the dimension in which the last `inner` points begin, where it is one that can be cut there. */
+const cutBefore = (access: Access, inner: number): Access | undefined => {
+  const { shape } = access
+  if (rowDim(shape, inner) !== undefined) return access
+  let d = shape.length - 1
+  let points = 1
+  for (; d >= 0 && points * shape[d]! < inner; d--) points *= shape[d]!
+  if (d < 0 || inner % points !== 0) return undefined
+  const size = inner / points
+  if (shape[d]! % size !== 0) return undefined
+  return refined(access, [...shape.slice(0, d), shape[d]! / size, size, ...shape.slice(d + 1)])
+}
+
+/** Of a shape that gained the dimension of rows: the same element all along it. */
+export const alongRow = (access: Access, { length, inner }: RowsOf): Access | undefined => {
+  const cut = cutBefore(access, inner)
+  if (cut === undefined) return undefined
+  const at = rowDim(cut.shape, inner)! + 1
+  return {
+    shape: cut.shape.toSpliced(at, 0, length),
+    offset: cut.offset,
+    strides: cut.strides.toSpliced(at, 0, 0),
+  }
+}
+
+/** Whether an access has each result of a reduction once, all along the dimension of its row. */
+export const repeatsAlongRow = ({ shape, strides }: Access, rows: RowsOf): boolean => {
+  if (!isOfRows(shape, rows)) return false
+  const row = rowDim(shape, rows.inner)!
+  return strides.every((stride, d) => (stride === 0) === (d === row))
+}
 
 /**
- * What a reduction of rows of `length` reads where `access` reads its results, none of them twice; the last
- * dimension of the access are the elements of the row. Undefined where a result differs along the row.
+ * What a reduction reads where `access` reads its results, none of them twice. `strides` are those of its
+ * operand over `shape`, which has the rows. Undefined where a result differs along its row.
  */
-export const rowOf = ({ shape, offset, strides }: Access, length: number): Access | undefined => {
-  const last = shape.length - 1
-  if (shape[last] !== length || strides[last] !== 0) return undefined
-  if (strides.some((stride, d) => stride === 0 && d !== last)) return undefined
-  return {
-    shape,
-    offset: offset * length,
-    strides: strides.map((stride, d) => (d === last ? 1 : stride * length)),
-  }
+export const rowOf = (
+  access: Access,
+  rows: RowsOf,
+  shape: readonly number[],
+  strides: readonly number[],
+): Composed | undefined => {
+  if (!repeatsAlongRow(access, rows)) return undefined
+  const own = rowDim(shape, rows.inner)!
+  const row = rowDim(access.shape, rows.inner)!
+  const made = composed(shape.toSpliced(own, 1), [{ offset: 0, strides: strides.toSpliced(own, 1) }], {
+    ...access,
+    shape: access.shape.toSpliced(row, 1),
+    strides: access.strides.toSpliced(row, 1),
+  })
+  const read = made && alongRow(made.operands[0]!, rows)
+  if (read === undefined) return undefined
+  const along = rowDim(read.shape, rows.inner)!
+  return { shape: read.shape, operands: [{ ...read, strides: read.strides.with(along, strides[own]!) }] }
 }

@@ -3,7 +3,7 @@ import { elementBytes as bytesOf, elements, tensorBytes } from '../../../ir/tens
 import { mapFlops } from '../../../language/operators/elementwise.js'
 import { coalesce, denseStrides } from '../../../language/operators/shapes.js'
 import type { Checked } from '../../analysis/ir.js'
-import { type Access, type Composed, isEqual, reachedBy, sizeOf } from './access.js'
+import { type Access, type Composed, isEqual, reachedBy, rowDim, sizeOf } from './access.js'
 import { isExact, type Region, type Regions } from './regions.js'
 
 /** A region as one kernel, and the nodes whose values are its operands. */
@@ -142,12 +142,12 @@ export class FusedKernels {
   private formOf(region: Region): { readonly text: string; readonly reads: readonly number[] } {
     const { places, placedBy, regions, ir } = this
     const { values, access } = regions
-    const { members, shape, length, isRow, results } = region
+    const { members, shape, length, inner, isRow, results } = region
     const form = ++this.forms
     // Sources are numbered where they are read first, members where they are computed.
     let count = 0
     const reads: number[] = []
-    let text = `${shape}|${length}|${isRow}`
+    let text = `${shape}|${length}|${inner}|${isRow}`
     for (let m = members.length - 1; m >= 0; m--) {
       const id = members[m]!
       text += `;${values.elementwise[id]!.number} ${this.accesses.numberOf(access[id]!)}`
@@ -169,13 +169,13 @@ export class FusedKernels {
 
   /** `code`: its instructions as a text, in which -0 is not 0. */
   private one(kernel: MapSpec, code: string): MapSpec {
-    const { shape, compute, results } = kernel
+    const { shape, axis, compute, results } = kernel
     const operands = kernel.operands.map(
       ({ dtype, offset, strides, indexed: { by, length, step } = {} as Partial<MapIndex> }) =>
         `${dtype} ${offset} ${strides} ${by} ${length} ${step}`,
     )
     const written = results.map(({ value, dtype, row }) => `${value} ${dtype} ${row}`)
-    const key = `${compute} ${shape}|${operands.join('|')}|${written.join('|')}|${code}`
+    const key = `${compute} ${shape} ${axis}|${operands.join('|')}|${written.join('|')}|${code}`
     const known = this.kernels.get(key)
     if (known === undefined) this.kernels.set(key, kernel)
     return known ?? kernel
@@ -237,6 +237,7 @@ const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fused & { r
     kernel: {
       kind: 'map',
       shape: merged.shape,
+      ...(merged.axis === undefined ? {} : { axis: merged.axis }),
       compute: values.elementwise[last]!.kernel.compute,
       operands: operands.list.map(({ shape: _, ...operand }, i) => ({
         ...operand,
@@ -258,23 +259,29 @@ const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fused & { r
 }
 
 /** Whether the value of a member is one number a row. */
-const isRowOf = (region: Region, { access }: Regions, id: number): boolean => {
+const isRowOf = (region: Region, regions: Regions, id: number): boolean => {
   if (region.length === 0) return false
-  const { shape, strides } = access[id]!
-  return region.members[0] === id
-    ? region.isRow
-    : sizeOf(shape) < sizeOf(region.shape) || strides.at(-1) === 0
+  const own = regions.access[id]!
+  if (region.members[0] === id) return region.isRow
+  return sizeOf(own.shape) < sizeOf(region.shape) || regions.isAlongRow(region, own)
 }
 
 /** The dimensions of a region in as few as possible; a row stays one of its own. */
-const mergedOf = ({ shape, length }: Region, operands: readonly Access[]) => {
-  if (length === 0) return coalesce(shape, [...operands.map(({ strides }) => strides), denseStrides(shape)])
-  const outer = shape.slice(0, -1)
-  const strides = operands.map(operand => operand.strides.slice(0, -1))
-  const merged = coalesce(outer, [...strides, denseStrides(outer)])
+const mergedOf = (
+  { shape, length, inner }: Region,
+  operands: readonly Access[],
+): { readonly shape: number[]; readonly strides: number[][]; readonly axis?: number } => {
+  const part = (from: number, to: number) => {
+    const own = shape.slice(from, to)
+    return coalesce(own, [...operands.map(({ strides }) => strides.slice(from, to)), denseStrides(own)])
+  }
+  if (length === 0) return part(0, shape.length)
+  const row = rowDim(shape, inner)!
+  const [outer, after] = [part(0, row), part(row + 1, shape.length)]
   return {
-    shape: [...merged.shape, length],
-    strides: operands.map((operand, i) => [...merged.strides[i]!, operand.strides.at(-1)!]),
+    shape: [...outer.shape, length, ...after.shape],
+    strides: operands.map(({ strides }, i) => [...outer.strides[i]!, strides[row]!, ...after.strides[i]!]),
+    ...(inner === 1 ? {} : { axis: outer.shape.length }),
   }
 }
 

@@ -11,10 +11,15 @@ import {
   type Composed,
   composed,
   inOrder,
+  isOfRows,
   isSameAccess,
+  type RowsOf,
   refined,
+  repeatsAlongRow,
+  rowDim,
   rowOf,
   sizeOf,
+  withoutRow,
 } from './access.js'
 import { apartBy } from './readers.js'
 import { bytesOf, type Elementwise, Values } from './values.js'
@@ -31,7 +36,7 @@ export type Effort = 'wide' | 'several' | 'free' | 'lean'
 const hasSeveral = (effort: Effort): boolean => effort === 'wide' || effort === 'several'
 
 /**
- * Elementwise operations and reductions along rows that become one kernel. Its results are the value of the
+ * Elementwise operations and reductions of the same rows that become one kernel. Its results are the value of the
  * last member, and those of others that something outside reads, which then comes after the last member.
  */
 export interface Region {
@@ -39,8 +44,10 @@ export interface Region {
   readonly members: number[]
   /** The points that are computed; each is an element of the result, or of the row that it is made of. */
   shape: readonly number[]
-  /** The elements of a row, which are the last dimension of the shape; 0: nothing is reduced. */
+  /** The elements of a row, which are one dimension of the shape; 0: nothing is reduced. */
   length: number
+  /** The points of the dimensions that follow it. */
+  inner: number
   /** Whether the result is one number a row. */
   isRow: boolean
   /** Members beside the last one whose values are results. */
@@ -115,8 +122,7 @@ export const isExact = ({ code, compute, results }: MapSpec): boolean => {
 }
 
 /** The elements of a member's value. */
-const kernelElements = ({ kernel, length }: Elementwise): number =>
-  sizeOf(length > 0 ? kernel.shape.slice(0, -1) : kernel.shape)
+const kernelElements = ({ kernel, length }: Elementwise): number => sizeOf(kernel.shape) / Math.max(1, length)
 
 /**
  * Finds regions in one sweep from the last node to the first: when a node is met, all its readers are known.
@@ -237,11 +243,12 @@ export class Regions {
   }
 
   private begin(node: GraphNode, own: Elementwise): void {
-    const { kernel, length, slots } = own
+    const { kernel, length, inner, slots } = own
     const region: Region = {
       members: [node.id],
       shape: kernel.shape,
       length,
+      inner,
       isRow: length > 0,
       results: [],
       resultBytes: 0,
@@ -274,9 +281,10 @@ export class Regions {
   }
 
   /** An access over the points of a region, whose shape may have been refined, or gained rows, since. */
-  over({ shape, length }: Region, access: Access): Access | undefined {
-    const isOfRows = length > 0 && sizeOf(access.shape) < sizeOf(shape)
-    return refined(isOfRows ? alongRow(access, length) : access, shape)
+  over(region: Region, access: Access): Access | undefined {
+    const isOfResults = region.length > 0 && sizeOf(access.shape) < sizeOf(region.shape)
+    const all = isOfResults ? alongRow(access, region) : access
+    return all && refined(all, region.shape)
   }
 
   /** What a member reads of its operands at the points of its region, where `access` reads its value. */
@@ -286,22 +294,19 @@ export class Regions {
     if (read === undefined) return undefined
     if (length === 0 && read === own.whole) return own.inside
     if (length === 0) return composed(kernel.shape, kernel.operands, read)
-    const row = rowOf(read, length)
-    return row && { shape: read.shape, operands: [row] }
+    return rowOf(read, own, kernel.shape, kernel.operands[0]!.strides)
   }
 
-  /** The region as it is with rows of the length that a reduction has; undefined where it has others. */
-  private withRows(region: Region, length: number, access: Access): Region | undefined {
-    if (region.length > 0) return region.length === length ? region : undefined
+  /** The region as it is with the rows that a reduction has; undefined where it has others. */
+  private withRows(region: Region, own: RowsOf, access: Access): Region | undefined {
+    const { length, inner } = own
+    if (region.length > 0) return region.length === length && region.inner === inner ? region : undefined
     const over = refined(access, region.shape)
     if (over === undefined) return undefined
-    const repeats = rowOf(over, length) !== undefined
-    const rows: Region = {
-      ...region,
-      shape: repeats ? region.shape : [...region.shape, length],
-      length,
-      isRow: !repeats,
-    }
+    const repeats = repeatsAlongRow(over, own)
+    const all = repeats ? over : alongRow(over, own)
+    if (all === undefined) return undefined
+    const rows: Region = { ...region, shape: all.shape, length, inner, isRow: !repeats }
     this.countAll(rows)
     return rows
   }
@@ -316,9 +321,14 @@ export class Regions {
   /** Counts the cost of a member: of a number a row it is small. */
   private count(region: Region, id: number, slots: number): void {
     const { access } = this
-    const isRow = region.length > 0 && this.over(region, access[id]!)!.strides.at(-1) === 0
+    const isRow = region.length > 0 && this.isAlongRow(region, access[id]!)
     if (isRow && this.values.elementwise[id]!.length === 0) region.rowSlots += slots
     else region.slots += slots
+  }
+
+  /** Whether an access reads the same all along each row of a region. */
+  isAlongRow(region: Region, access: Access): boolean {
+    return this.over(region, access)!.strides[rowDim(region.shape, region.inner)!] === 0
   }
 
   /** Joins a node to the region that reads it, or says why not. */
@@ -326,11 +336,13 @@ export class Regions {
     const { id } = node
     const apart = this.isApart(node, own, region)
     if (apart !== undefined) return apart
-    const rows = own.length > 0 ? this.withRows(region, own.length, this.access[id]!) : region
+    const rows = own.length > 0 ? this.withRows(region, own, this.access[id]!) : region
     if (rows === undefined) return 'other rows'
     const inside = this.inside(rows, own, this.access[id]!)
     // A row is one dimension of the kernel.
-    if (inside === undefined || (rows.length > 0 && inside.shape.at(-1) !== rows.length))
+    if (inside === undefined || (rows.length > 0 && !isOfRows(inside.shape, rows))) return 'order of elements'
+    // Rows that lie side by side are read side by side.
+    if (own.length > 0 && own.inner > 1 && inside.operands[0]!.strides.at(-1) !== 1)
       return 'order of elements'
     const instructions = region.instructions + own.kernel.code.length + (isExact(own.kernel) ? 0 : 1)
     const reductions = region.reductions + (own.length > 0 ? 1 : 0)
@@ -371,9 +383,9 @@ export class Regions {
     // Results are written in order.
     const { shape } = read
     const isRow = region.length > 0 && elements < sizeOf(shape)
-    const whole = isRow ? alongRow(inOrder(shape.slice(0, -1)), shape.at(-1)!) : inOrder(shape)
-    if (sizeOf(isRow ? shape.slice(0, -1) : shape) !== elements || !isSameAccess(read, whole, shape))
-      return 'order of elements'
+    const whole = isRow ? alongRow(inOrder(withoutRow(shape, region)), region) : inOrder(shape)
+    if (sizeOf(shape) / (isRow ? region.length : 1) !== elements) return 'order of elements'
+    if (whole === undefined || !isSameAccess(read, whole, shape)) return 'order of elements'
     return undefined
   }
 
@@ -402,7 +414,7 @@ export class Regions {
         ready = Math.max(ready, values.end[source]!)
       }
     const last = values.elementwise[region.members[0]!]!.kernel
-    const results = sizeOf(region.isRow ? region.shape.slice(0, -1) : region.shape)
+    const results = sizeOf(region.shape) / (region.isRow ? region.length : 1)
     const written = results * elementBytes[last.results[0]!.dtype] + region.resultBytes
     const more = joinedRegion.resultBytes - region.resultBytes
     const count = sizeOf(kernel.shape)
@@ -435,10 +447,10 @@ export class Regions {
   }
 
   /** Nanoseconds of a region, where so many bytes are in use around it. */
-  timeOf({ shape, length, slots, rowSlots }: Region, movedBytes: number, inUse: number): number {
+  timeOf({ shape, length, inner, slots, rowSlots }: Region, movedBytes: number, inUse: number): number {
     const points = sizeOf(shape)
     if (length === 0) return this.time({ points, slots }, movedBytes, inUse)
-    const rows = { count: points / length, length }
+    const rows = { count: points / length, length, inner }
     return this.time({ points, slots: slots + rowSlots / length, rows }, movedBytes, inUse)
   }
 

@@ -1,7 +1,7 @@
 import { tensorBytes } from '../../../ir/tensor.js'
 import type { Checked } from '../../analysis/ir.js'
 import { isView } from '../../analysis/operators.js'
-import { inOrder, isEqual, isSameAccess, refined, sizeOf } from './access.js'
+import { inOrder, isEqual, isOfRows, isSameAccess, type RowsOf, refined, sizeOf } from './access.js'
 import { trafficOf } from './kernel.js'
 import { most, type Region, type Regions, Sources } from './regions.js'
 
@@ -223,7 +223,7 @@ class Siblings {
   private isReadAsMade(region: Region, later: Region, shape: readonly number[]): boolean {
     const { ir, regions } = this
     const { of, values, access } = regions
-    const all: Region = { ...later, shape, length: Math.max(region.length, later.length) }
+    const all: Region = { ...later, shape, ...rowsOf(region, later) }
     return later.members.every(member => {
       const inside = regions.inside(all, values.elementwise[member]!, access[member]!)
       return ir.nodes[member]!.inputs.every((input, i) => {
@@ -247,7 +247,7 @@ class Siblings {
       ...later,
       members: [...later.members, ...region.members].sort((a, b) => b - a),
       shape,
-      length: Math.max(region.length, later.length),
+      ...rowsOf(region, later),
       results: [...later.results, ...results],
       resultBytes: results.reduce((sum, id) => sum + tensorBytes(ir.specs[id]!), later.resultBytes),
       sources: region.sources.with(later.sources),
@@ -302,14 +302,22 @@ const aloneOf = (region: Region): Region =>
 
 type Traffic = ReturnType<typeof trafficOf>
 
+/** The rows of the region that has some. */
+const rowsOf = (region: Region, later: Region): RowsOf => {
+  const { length, inner } = later.length > 0 ? later : region
+  return { length, inner }
+}
+
 /** The points of two regions as one: those of the region whose shape refines the other's. */
 const shapeOf = (region: Region, later: Region): readonly number[] | undefined => {
-  const length = Math.max(region.length, later.length)
-  if (![region, later].every(each => each.length === 0 || each.length === length)) return undefined
+  const rows = rowsOf(region, later)
+  const { length, inner } = rows
+  if (![region, later].every(each => each.length === 0 || (each.length === length && each.inner === inner)))
+    return undefined
   const isOfBoth = (shape: readonly number[]): boolean =>
     [region, later].every(each => refined(inOrder(each.shape), shape) !== undefined)
   const shape = [later.shape, region.shape].find(isOfBoth)
-  return length === 0 || shape?.at(-1) === length ? shape : undefined
+  return shape === undefined || length === 0 || isOfRows(shape, rows) ? shape : undefined
 }
 
 /** Joins regions that read the same; yields how many were taken in by another one. */

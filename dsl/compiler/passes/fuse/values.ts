@@ -2,7 +2,7 @@ import type { GraphNode } from '../../../ir/graph.js'
 import type { GatherSpec, KernelSpec, MapSpec, ReduceSpec } from '../../../ir/kernel-spec.js'
 import { elementBytes, tensorBytes } from '../../../ir/tensor.js'
 import { isFloat } from '../../../language/operators/elementwise.js'
-import { coalesce } from '../../../language/operators/shapes.js'
+import { coalesce, denseStrides } from '../../../language/operators/shapes.js'
 import { costOf, type Work } from '../../../machine/cost.js'
 import { slotsOf } from '../../../machine/map-cost.js'
 import { fusedAttrs } from '../../analysis/fused.js'
@@ -10,7 +10,7 @@ import type { Checked } from '../../analysis/ir.js'
 import { donatedReads, isView, operatorOf } from '../../analysis/operators.js'
 import type { Apart, OwnKernel } from '../../analysis/provenance.js'
 import { takesMemory } from '../../analysis/taken-memory.js'
-import { type Access, alongRow, type Composed, inOrder, reachedBy } from './access.js'
+import { type Access, alongRow, type Composed, inOrder, reachedBy, withoutRow } from './access.js'
 import { inFloats, type Range, wholeNumbers } from './whole-numbers.js'
 
 /** The bytes of each operand of a kernel that these accesses reach. */
@@ -22,13 +22,15 @@ export const bytesOf = ({ operands }: MapSpec, accesses: readonly Access[]): rea
 /** Views whose source may be read in their place. `keep` and `after` are views that mean something. */
 const plainViews: ReadonlySet<string> = new Set(['reshape', 'slice', 'transpose'])
 
-/** The kernel of a node that a region may have: elementwise, or a reduction of rows or a gather as a map. */
+/** The kernel of a node that a region may have: elementwise, or a reduction or a gather as a map. */
 export interface Elementwise {
   /** Different in each. */
   readonly number: number
   readonly kernel: MapSpec
   /** The elements of a row that is reduced; 0: the kernel is elementwise. */
   readonly length: number
+  /** The rows that lie side by side: 1 where the elements of a row do. */
+  readonly inner: number
   /** What it reads lies in memory: a table and its indices. */
   readonly isIndexed: boolean
   /** The cost of one element, in instructions of one cycle. */
@@ -43,14 +45,16 @@ export interface Elementwise {
 
 const rowReductions = { sum: 'rowSum', mean: 'rowMean', max: 'rowMax', min: 'rowMin' } as const
 
-/** A reduction along the last dimension as a map of rows; undefined of any other. */
+/** A reduction as a map of rows; undefined of the places of elements, and of rows of one. */
 const asRows = ({ how, outer, length, inner, input, output }: ReduceSpec): MapSpec | undefined => {
-  if (inner !== 1 || length === 1 || how === 'argmax' || how === 'argmin') return undefined
+  if (length === 1 || how === 'argmax' || how === 'argmin') return undefined
+  const shape = [...(outer === 1 ? [] : [outer]), length, ...(inner === 1 ? [] : [inner])]
   return {
     kind: 'map',
-    shape: outer === 1 ? [length] : [outer, length],
+    shape,
+    ...(inner === 1 ? {} : { axis: shape.length - 2 }),
     compute: isFloat(input) ? 'f32' : 'i32',
-    operands: [{ dtype: input, offset: 0, strides: outer === 1 ? [1] : [length, 1] }],
+    operands: [{ dtype: input, offset: 0, strides: denseStrides(shape) }],
     code: [
       ['operand', 0],
       [rowReductions[how], 0],
@@ -71,8 +75,7 @@ const ownKernelOf = (spec: KernelSpec): OwnKernel => {
     case 'scan':
       return 'running sum'
     case 'reduce':
-      if (spec.how === 'argmax' || spec.how === 'argmin') return 'largest'
-      return spec.inner === 1 ? 'rows of one' : 'other axes'
+      return spec.how === 'argmax' || spec.how === 'argmin' ? 'largest' : 'rows of one'
     case 'append':
       return 'append'
     case 'join':
@@ -216,14 +219,16 @@ export class Values {
     if (known !== undefined) return known
     const kernel = isPlain ? spec : spec.kind === 'gather' ? asIndexed(spec) : asRows(spec as ReduceSpec)
     if (kernel === undefined) return undefined
-    const length = spec.kind === 'reduce' ? spec.length : 0
+    const { length, inner } = spec.kind === 'reduce' ? spec : { length: 0, inner: 1 }
     const { shape, operands } = kernel
-    const whole = length > 0 ? alongRow(inOrder(shape.slice(0, -1)), length) : inOrder(shape)
+    const rows = { length, inner }
+    const whole = length > 0 ? alongRow(inOrder(withoutRow(shape, rows)), rows)! : inOrder(shape)
     const reads = operands.map(({ offset, strides }) => this.one({ shape, offset, strides }))
     const made = {
       number: this.known.size,
       kernel,
       length,
+      inner,
       isIndexed: spec.kind === 'gather',
       slots: slotsOf(kernel),
       tolerance: tolerance(),

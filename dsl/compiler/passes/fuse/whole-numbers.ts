@@ -1,4 +1,5 @@
 import type { MapInstruction, MapSpec } from '../../../ir/kernel-spec.js'
+import { rowAxis } from '../../../ir/map-rows.js'
 
 // A kernel computes in f32 or in i32. Whole numbers up to 2^24 are exact in f32, so a kernel of i32 whose
 // numbers all are no larger yields the same when it computes in f32, and can be one with kernels of floats.
@@ -53,10 +54,9 @@ export interface WholeNumbers {
 }
 
 /** What a kernel of one result that computes in i32 yields of operands of these ranges. */
-export const wholeNumbers = (
-  { code, operands, results, shape }: MapSpec,
-  given: readonly Range[],
-): WholeNumbers => {
+export const wholeNumbers = (spec: MapSpec, given: readonly Range[]): WholeNumbers => {
+  const { code, operands, results, shape } = spec
+  const length = shape[rowAxis(spec)] ?? 1
   const ranges: Range[] = []
   let inFloats = true
   const rangeOf = (instruction: MapInstruction): Range => {
@@ -72,7 +72,7 @@ export const wholeNumbers = (
     const found =
       op === 'select'
         ? isExact(y) && isExact(z) && hull([y.least, y.most, z.least, z.most])
-        : isExact(x) && isExact(y) && computed[op]?.(x, y, shape.at(-1)!)
+        : isExact(x) && isExact(y) && computed[op]?.(x, y, length)
     // In i32 what is larger would wrap, and in f32 it would be rounded.
     if (found && isExact(found)) return found
     inFloats = false
