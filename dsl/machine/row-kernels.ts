@@ -193,18 +193,20 @@ export const columnKernel = (spec: MapSpec): ColumnKernel => {
   const width = (shape.at(-1) ?? 1) % lanes === 0 && operands.every(({ indexed }) => !indexed) ? lanes : 1
   let words = 0
   let bytes = 0
-  let totals = 0
-  code.forEach(([what, operand], j) => {
-    if (rows.isRow[j]) totals += what === 'const' ? 0 : width
-    else if (what === 'operand') {
-      const read = operands[operand]!
-      const more = computed.filter(own => own[j]).length - 1
-      if (more < 1) return
-      words += Math.max(1, (width * elementBytes[read.dtype]) / 4)
-      const reached = shape.reduce((all, size, d) => (differsAlong(read, operands, d) ? all * size : all), 1)
-      bytes += more * reached * elementBytes[read.dtype]
-    }
+  // Numbers a column of which elements are computed, and what is reduced.
+  const counts = new Set<number>()
+  code.forEach((instruction, j) => {
+    if (isRowReduction(instruction)) counts.add(j)
+    if (rows.isRow[j]) return
+    for (const of of argumentsOf(instruction)) if (rows.isRow[of] && code[of]![0] !== 'const') counts.add(of)
+    const more = computed.filter(own => own[j]).length - 1
+    if (instruction[0] !== 'operand' || more < 1) return
+    const read = operands[instruction[1]]!
+    words += Math.max(1, (width * elementBytes[read.dtype]) / 4)
+    const reached = shape.reduce((all, size, d) => (differsAlong(read, operands, d) ? all * size : all), 1)
+    bytes += more * reached * elementBytes[read.dtype]
   })
+  const totals = width * counts.size
   const most = Math.min(32, powerOfTwoAtLeast(Math.ceil(inner / width)))
   const least = width > 1 ? Math.min(most, leastAcross) : most
   const stays = [256, 512, 1024].some(block => {

@@ -122,19 +122,25 @@ class ColumnWriter {
   // How the columns are divided among blocks and threads.
   void divide() {
     across_ = std::min<std::int64_t>(32, powerOfTwoAtLeast((rows_.inner + width_ - 1) / width_));
-    std::int64_t words = 0, stays = 0, totals = 0;
+    // Numbers a column of which elements are computed, and what is reduced.
+    std::vector<bool> counts(spec_.code.size(), false);
+    std::int64_t words = 0, stays = 0;
     for (std::size_t j = 0; j < spec_.code.size(); ++j) {
-      if (rows_.isRow[j]) {
-        if (rows_.isRead[j] && spec_.code[j].op != MapOp::constant) totals += width_;
-      } else if (spec_.code[j].op == MapOp::operand) {
-        const auto o = static_cast<std::size_t>(spec_.code[j].a);
-        const auto bytes = static_cast<std::int64_t>(elementBytes(spec_.operands[o].dtype));
-        const std::int64_t own =
-            isPacked(loops_, o, width_) ? std::max<std::int64_t>(1, width_ * bytes / 4) : 1;
-        words += own;
-        if (isReadAgain(j)) stays += own;
-      }
+      counts[j] = counts[j] || (isRowReduction(spec_.code[j].op) && rows_.isRead[j]);
+      if (rows_.isRow[j]) continue;
+      forArguments(spec_.code[j], [&](std::size_t argument) {
+        counts[argument] =
+            counts[argument] || (rows_.isRow[argument] && spec_.code[argument].op != MapOp::constant);
+      });
+      if (spec_.code[j].op != MapOp::operand) continue;
+      const auto o = static_cast<std::size_t>(spec_.code[j].a);
+      const auto bytes = static_cast<std::int64_t>(elementBytes(spec_.operands[o].dtype));
+      const std::int64_t own =
+          isPacked(loops_, o, width_) ? std::max<std::int64_t>(1, width_ * bytes / 4) : 1;
+      words += own;
+      if (isReadAgain(j)) stays += own;
     }
+    const std::int64_t totals = width_ * std::count(counts.begin(), counts.end(), true);
     held_ = 0;
     if (stays > 0) hold(stays, kOwnRegisters + totals);
     if (held_ == 0) {

@@ -183,7 +183,6 @@ test('two scales of a product of f32 are two roundings', () => {
 })
 
 test.each<readonly [string, (flows: Anything) => Anything, string]>([
-  ['columns', x => x.pipe(sum({ axis: 0 })), 'a reduction along other axes'],
   ['a running sum', x => x.pipe(cumsum({ axis: 1 })), 'a running sum'],
   ['the largest', x => x.pipe(argmax({ axis: 1 })), 'a search for the largest'],
   ['the largest k', x => x.pipe(topK({ k: 2, axis: 1 })).indices, 'a search for the largest'],
