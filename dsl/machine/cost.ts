@@ -106,15 +106,20 @@ const kindOf = (name: string): (typeof collectives)[string] | undefined => {
 }
 
 /**
- * Operators that are collectives by their name, in any spelling: `allGather`, `all-gather`, `all_gather`. Not
- * `reduce`, which is a kernel.
+ * Names of collectives in any spelling: `allGather`, `all-gather`, `all_gather`. Not `reduce`, `gather`,
+ * `scatter` and `permute`, which are kernels.
  */
-const byName = new Set(['allGather', 'reduceScatter', 'allReduce', 'allToAll', 'broadcast', 'sendReceive'])
+const byName = new RegExp(
+  `^(${Object.keys(collectives)
+    .filter(name => !/^(reduce|gather|scatter|permute)$/.test(name))
+    .map(name => [...name].join('[-_.\\s]*'))
+    .join('|')})$`,
+  'i',
+)
 
 /** Whether a run exchanges data with other ranks. */
 export const isCollective = ({ op, collective }: Pick<Work, 'op' | 'collective'>): boolean =>
-  collective !== undefined ||
-  (!/^(reduce|gather|scatter|permute)$/i.test(op) && byName.has(kindOf(op)?.rate ?? ''))
+  collective !== undefined || byName.test(op)
 
 /** The least bytes that one rank sends or receives in a collective whose larger side has `bytes`. */
 const wireBytes = (rate: Rate, bytes: number, ranks: number): number => {
@@ -135,16 +140,20 @@ const largerSide = (
     : movedBytes / 2
 }
 
-const alone = (resource: Resource, latency: number, work: number, shares: Partial<Demand> = {}): Demand => ({
+const alone = (
+  resource: Resource,
+  latency: number,
+  work: number,
+  { multiprocessors = 0, arithmetic = 0, bandwidth = 0, bus = 0, energy = 0 }: Partial<Demand> = {},
+): Demand => ({
   resource,
   nanoseconds: latency + work,
   latency,
-  multiprocessors: 0,
-  arithmetic: 0,
-  bandwidth: 0,
-  bus: 0,
-  energy: 0,
-  ...shares,
+  multiprocessors,
+  arithmetic,
+  bandwidth,
+  bus,
+  energy,
 })
 
 const seconds = 1e9
