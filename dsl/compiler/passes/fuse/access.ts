@@ -67,7 +67,8 @@ export const refined = (access: Access, shape: readonly number[]): Access | unde
 export const isSameAccess = (a: Access, b: Access, shape: readonly number[]): boolean => {
   if (a === b) return true
   if (a.offset !== b.offset) return false
-  const [one, other] = [refined(a, shape), refined(b, shape)]
+  const one = refined(a, shape)
+  const other = refined(b, shape)
   return one !== undefined && other !== undefined && isEqual(one.strides, other.strides)
 }
 

@@ -156,7 +156,8 @@ class Siblings {
     for (let i = noted[read]! - 1; i >= least; i--) {
       const other = readers[mostTried * read + (i % mostTried)]!
       if (other === number || kind[other] !== kind[number]) continue
-      const [region, later] = [regions.all[number]!, regions.all[other]!]
+      const region = regions.all[number]!
+      const later = regions.all[other]!
       if (!this.isFit(region, later)) continue
       const own = region.sources.ids.filter(each => !later.sources.has(each))
       if (!this.join(number, other)) continue

@@ -211,12 +211,12 @@ export class Values {
   }
 
   private elementwiseOf(spec: KernelSpec, tolerance: () => number): Elementwise | undefined {
+    const key = spec.kind === 'reduce' || spec.kind === 'gather' ? this.oneOf(spec) : spec
+    const known = this.known.get(key)
+    if (known !== undefined) return known
     // An index counts along a dimension of the kernel's own, which a region may not have.
     const isPlain = spec.kind === 'map' && !spec.code.some(([what]) => what === 'index')
     if (!isPlain && spec.kind !== 'reduce' && spec.kind !== 'gather') return undefined
-    const key = isPlain ? spec : this.oneOf(spec as ReduceSpec | GatherSpec)
-    const known = this.known.get(key)
-    if (known !== undefined) return known
     const kernel = isPlain ? spec : spec.kind === 'gather' ? asIndexed(spec) : asRows(spec as ReduceSpec)
     if (kernel === undefined) return undefined
     const { length, inner } = spec.kind === 'reduce' ? spec : { length: 0, inner: 1 }
