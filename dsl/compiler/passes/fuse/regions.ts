@@ -67,7 +67,7 @@ export interface Region {
 export class Sources {
   constructor(
     readonly ids: number[] = [],
-    private readonly bytes: number[] = [],
+    readonly bytes: number[] = [],
   ) {}
 
   get size(): number {
@@ -238,7 +238,8 @@ export class Regions {
 
   private isSame(region: Region, a: Access, b: Access): boolean {
     if (a === b) return true
-    const [one, other] = [this.over(region, a), this.over(region, b)]
+    const one = this.over(region, a)
+    const other = this.over(region, b)
     return one !== undefined && other !== undefined && isSameAccess(one, other, region.shape)
   }
 
@@ -368,7 +369,14 @@ export class Regions {
     const worse = this.isWorse(node, own, region, joined, bytes)
     if (worse !== undefined) return worse
     region.members.push(id)
-    Object.assign(region, { ...joined, members: region.members, instructions, reductions })
+    region.shape = joined.shape
+    region.length = joined.length
+    region.isRow = joined.isRow
+    region.resultBytes = joined.resultBytes
+    region.slots = joined.slots
+    region.rowSlots = joined.rowSlots
+    region.instructions = instructions
+    region.reductions = reductions
     region.sources.delete(id)
     if (isResult) region.results.push(id)
     this.of[id] = region
@@ -408,10 +416,11 @@ export class Regions {
     const { values } = this
     let others = 0
     let ready = 0
-    for (const source of region.sources.ids)
-      if (source !== id) {
-        others += region.sources.get(source)!
-        ready = Math.max(ready, values.end[source]!)
+    const { sources } = region
+    for (let i = 0; i < sources.size; i++)
+      if (sources.ids[i] !== id) {
+        others += sources.bytes[i]!
+        ready = Math.max(ready, values.end[sources.ids[i]!]!)
       }
     const last = values.elementwise[region.members[0]!]!.kernel
     const results = sizeOf(region.shape) / (region.isRow ? region.length : 1)
