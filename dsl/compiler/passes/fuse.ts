@@ -53,15 +53,17 @@ class Fusing {
   /** The graph with each region as one node, in the place of its last member. */
   rewritten(): Checked {
     const { ir, regions } = this
-    const fused = new Map<number, GraphNode>()
+    const fused = new Array<GraphNode | undefined>(ir.nodes.length)
     for (const region of regions.all)
-      if (region.members.length > 1) fused.set(region.members[0]!, this.nodeOf(region))
-    this.fusion.kernels = fused.size
-    if (fused.size === 0) return ir
+      if (region.members.length > 1) {
+        fused[region.members[0]!] = this.nodeOf(region)
+        this.fusion.kernels++
+      }
+    if (this.fusion.kernels === 0) return ir
     return rewritten(
       ir,
       this.orderOf(this.keptOf(fused), fused),
-      id => fused.get(id) ?? this.resultOf(id) ?? ir.nodes[id]!,
+      id => fused[id] ?? this.resultOf(id) ?? ir.nodes[id]!,
     )
   }
 
@@ -69,7 +71,7 @@ class Fusing {
    * The nodes that stay, in order; the results of a region follow its last member, and views of them that
    * stood before it follow these.
    */
-  private orderOf(kept: Uint8Array, fused: ReadonlyMap<number, GraphNode>): readonly number[] {
+  private orderOf(kept: Uint8Array, fused: readonly (GraphNode | undefined)[]): readonly number[] {
     const { of, values } = this.regions
     const order: number[] = []
     const views = new Map<number, number[]>()
@@ -85,7 +87,7 @@ class Fusing {
         continue
       }
       order.push(id)
-      if (fused.has(id)) for (const result of of[id]!.results) order.push(result)
+      if (fused[id] !== undefined) for (const result of of[id]!.results) order.push(result)
       for (const view of views.get(id) ?? []) order.push(view)
     }
     return order
@@ -106,10 +108,11 @@ class Fusing {
 
   private nodeOf(region: Region): GraphNode {
     const { nodes } = this.ir
-    const { reads, ...rest } = this.fused.of(region)
+    const { fused, reads } = this.fused.of(region)
+    const { kernel, flops, movedBytes, tolerance } = fused
     const members = region.members.map(id => nodes[id]!.name).reverse()
     const results = region.results.map(id => ({ name: nodes[id]!.name, spec: this.ir.specs[id]! }))
-    const attrs: FusedAttrs = { ...rest, results, members }
+    const attrs: FusedAttrs = { kernel, flops, movedBytes, tolerance, results, members }
     const last = nodes[region.members[0]!]!
     if (this.fusion.regions.length < mostListed)
       this.fusion.regions.push({ name: last.name, members, at: last.at })
@@ -117,7 +120,7 @@ class Fusing {
   }
 
   /** Nodes that something still reads: not members but the last, nor views that only a region read. */
-  private keptOf(fused: ReadonlyMap<number, GraphNode>): Uint8Array {
+  private keptOf(fused: readonly (GraphNode | undefined)[]): Uint8Array {
     const { nodes, outputs } = this.ir
     const kept = new Uint8Array(nodes.length)
     const { values } = this.regions
@@ -126,7 +129,7 @@ class Fusing {
     for (let id = nodes.length - 1; id >= 0; id--) {
       if (!this.isInner(id) && values.viewFrom[id]! < 0) kept[id] = 1
       if (kept[id] === 0 || this.isInner(id) || nodes[id]!.op === 'delay') continue
-      for (const input of (fused.get(id) ?? nodes[id]!).inputs) kept[input] = 1
+      for (const input of (fused[id] ?? nodes[id]!).inputs) kept[input] = 1
     }
     return kept
   }

@@ -1,57 +1,74 @@
 import type { MapIndex, MapInstruction, MapOperand, MapRounding, MapSpec } from '../../../ir/kernel-spec.js'
-import { elementBytes as bytesOf, elements, tensorBytes } from '../../../ir/tensor.js'
+import { elementBytes as bytesOf, type DType, elements, tensorBytes } from '../../../ir/tensor.js'
 import { mapFlops } from '../../../language/operators/elementwise.js'
 import { coalesce, denseStrides } from '../../../language/operators/shapes.js'
 import type { Checked } from '../../analysis/ir.js'
 import { type Access, type Composed, isEqual, reachedBy, rowDim, sizeOf } from './access.js'
 import { isExact, type Region, type Regions } from './regions.js'
 
-/** A region as one kernel, and the nodes whose values are its operands. */
+/** A region as one kernel. */
 export interface Fused {
   readonly kernel: MapSpec
-  readonly reads: readonly number[]
   readonly flops: number
   readonly movedBytes: number
   readonly tolerance: number
 }
 
-/** Instructions in single assignment, of which equal ones are one. */
-class Code {
+/** The instructions of all kernels: equal ones are one object, and have one number. -0 is not 0. */
+class Instructions {
   readonly list: MapInstruction[] = []
   private readonly known = new Map<string, number>()
 
-  put(instruction: MapInstruction): number {
+  numberOf(instruction: MapInstruction): number {
     let key: string = instruction[0]
     for (let i = 1; i < instruction.length; i++)
       key += Object.is(instruction[i], -0) ? ' -0' : ` ${instruction[i]}`
-    let at = this.known.get(key)
-    if (at === undefined) this.known.set(key, (at = this.list.push(instruction) - 1))
-    return at
+    let number = this.known.get(key)
+    if (number === undefined) this.known.set(key, (number = this.list.push(instruction) - 1))
+    return number
+  }
+}
+
+/** The instructions of a kernel by their numbers, in single assignment: equal ones are one. */
+class Code {
+  readonly numbers: number[] = []
+
+  constructor(private readonly all: Instructions) {}
+
+  put(instruction: MapInstruction): number {
+    const number = this.all.numberOf(instruction)
+    const at = this.numbers.indexOf(number)
+    return at < 0 ? this.numbers.push(number) - 1 : at
   }
 
-  get text(): string {
-    return [...this.known.keys()].join('|')
+  get list(): readonly MapInstruction[] {
+    return this.numbers.map(number => this.all.list[number]!)
   }
 }
 
 const isSameIndex = (a: MapIndex | undefined, b: MapIndex | undefined): boolean =>
   a?.by === b?.by && a?.length === b?.length && a?.step === b?.step
 
+interface Operand extends Access {
+  readonly dtype: DType
+  readonly indexed: MapIndex | undefined
+}
+
 /** The operands of a kernel: what it reads of which nodes; the same of the same node is one. */
 class Operands {
   readonly reads: number[] = []
-  readonly list: (Access & MapOperand)[] = []
+  readonly list: Operand[] = []
 
   constructor(private readonly shape: readonly number[]) {}
 
   put(node: number, operand: MapOperand): number {
-    const { offset, strides, indexed } = operand
+    const { dtype, offset, strides, indexed } = operand
     for (let at = this.reads.indexOf(node); at >= 0; at = this.reads.indexOf(node, at + 1)) {
       const known = this.list[at]!
       if (known.offset === offset && isEqual(known.strides, strides) && isSameIndex(known.indexed, indexed))
         return at
     }
-    this.list.push({ shape: this.shape, ...operand })
+    this.list.push({ shape: this.shape, dtype, offset, strides, indexed })
     return this.reads.push(node) - 1
   }
 
@@ -112,6 +129,7 @@ export class FusedKernels {
   private readonly kernels = new Map<string, MapSpec>()
   private readonly known = new Map<string, { readonly fused: Fused; readonly order: readonly number[] }>()
   private readonly accesses = new Accesses()
+  private readonly instructions = new Instructions()
   /** By node: its place in the form of the region that `placedBy` numbers. */
   private readonly places: Int32Array
   private readonly placedBy: Int32Array
@@ -125,14 +143,18 @@ export class FusedKernels {
     this.placedBy = new Int32Array(ir.nodes.length)
   }
 
-  of(region: Region): Fused {
+  /** The kernel of a region, and the nodes whose values are its operands. */
+  of(region: Region): { readonly fused: Fused; readonly reads: readonly number[] } {
     const { text, reads } = this.formOf(region)
-    const known = this.known.get(text)
-    if (known !== undefined) return { ...known.fused, reads: known.order.map(place => reads[place]!) }
-    const { code, kernel, ...rest } = fusedKernel(this.regions, this.ir, region)
-    const fused = { kernel: this.one(kernel, code), ...rest }
-    this.known.set(text, { fused, order: fused.reads.map(read => reads.indexOf(read)) })
-    return fused
+    let known = this.known.get(text)
+    if (known === undefined) {
+      const code = new Code(this.instructions)
+      const { fused, reads: operands } = fusedKernel(this.regions, this.ir, region, code)
+      const order = operands.map(read => reads.indexOf(read))
+      known = { fused: { ...fused, kernel: this.one(fused.kernel, code) }, order }
+      this.known.set(text, known)
+    }
+    return { fused: known.fused, reads: known.order.map(place => reads[place]!) }
   }
 
   /**
@@ -167,15 +189,14 @@ export class FusedKernels {
     return { text, reads }
   }
 
-  /** `code`: its instructions as a text, in which -0 is not 0. */
-  private one(kernel: MapSpec, code: string): MapSpec {
+  private one(kernel: MapSpec, code: Code): MapSpec {
     const { shape, axis, compute, results } = kernel
     const operands = kernel.operands.map(
       ({ dtype, offset, strides, indexed: { by, length, step } = {} as Partial<MapIndex> }) =>
         `${dtype} ${offset} ${strides} ${by} ${length} ${step}`,
     )
     const written = results.map(({ value, dtype, row }) => `${value} ${dtype} ${row}`)
-    const key = `${compute} ${shape} ${axis}|${operands.join('|')}|${written.join('|')}|${code}`
+    const key = `${compute} ${shape} ${axis}|${operands.join('|')}|${written.join('|')}|${code.numbers}`
     const known = this.kernels.get(key)
     if (known === undefined) this.kernels.set(key, kernel)
     return known ?? kernel
@@ -204,9 +225,13 @@ export const trafficOf = (
   return { movedBytes: movedOf(region, operands, ir), operands: operands.reads.length }
 }
 
-const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fused & { readonly code: string } => {
+const fusedKernel = (
+  regions: Regions,
+  ir: Checked,
+  region: Region,
+  code: Code,
+): { readonly fused: Fused; readonly reads: readonly number[] } => {
   const { values, access, of } = regions
-  const code = new Code()
   const operands = new Operands(region.shape)
   const made = new Map<number, number>()
   let tolerance = 0
@@ -233,29 +258,28 @@ const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fused & { r
   const merged = mergedOf(region, operands.list)
   const { length, isRow } = region
   const output = ir.specs[last]!
-  return {
-    kernel: {
-      kind: 'map',
-      shape: merged.shape,
-      ...(merged.axis === undefined ? {} : { axis: merged.axis }),
-      compute: values.elementwise[last]!.kernel.compute,
-      operands: operands.list.map(({ shape: _, ...operand }, i) => ({
-        ...operand,
-        strides: merged.strides[i]!,
-      })),
-      code: code.list,
-      results: [last, ...region.results].map(id => ({
-        value: made.get(id)!,
-        dtype: ir.specs[id]!.dtype,
-        ...(isRowOf(region, regions, id) ? { row: true as const } : {}),
-      })),
-    },
-    code: code.text,
-    reads: operands.reads,
-    flops: mapFlops(code.list, elements(output.shape) * (isRow ? length : 1)),
-    movedBytes: movedOf(region, operands, ir),
-    tolerance,
+  const { list } = code
+  const kernel: MapSpec = {
+    kind: 'map',
+    shape: merged.shape,
+    ...(merged.axis === undefined ? {} : { axis: merged.axis }),
+    compute: values.elementwise[last]!.kernel.compute,
+    operands: operands.list.map(({ dtype, offset, indexed }, i) => ({
+      dtype,
+      offset,
+      strides: merged.strides[i]!,
+      ...(indexed === undefined ? {} : { indexed }),
+    })),
+    code: list,
+    results: [last, ...region.results].map(id => ({
+      value: made.get(id)!,
+      dtype: ir.specs[id]!.dtype,
+      ...(isRowOf(region, regions, id) ? { row: true as const } : {}),
+    })),
   }
+  const flops = mapFlops(list, elements(output.shape) * (isRow ? length : 1))
+  const fused = { kernel, flops, movedBytes: movedOf(region, operands, ir), tolerance }
+  return { fused, reads: operands.reads }
 }
 
 /** Whether the value of a member is one number a row. */
@@ -271,6 +295,7 @@ const mergedOf = (
   { shape, length, inner }: Region,
   operands: readonly Access[],
 ): { readonly shape: number[]; readonly strides: number[][]; readonly axis?: number } => {
+  if (shape.length < 2) return { shape: [...shape], strides: operands.map(({ strides }) => [...strides]) }
   const part = (from: number, to: number) => {
     const own = shape.slice(from, to)
     return coalesce(own, [...operands.map(({ strides }) => strides.slice(from, to)), denseStrides(own)])
@@ -291,9 +316,9 @@ const at = (
   given: readonly number[],
   place: readonly number[],
 ): number => {
-  const [op] = instruction
-  if (op === 'operand') return given[instruction[1]]!
-  if (op === 'const') return code.put(instruction)
-  const [, ...values] = instruction
-  return code.put([op, ...values.map(value => place[value]!)] as unknown as MapInstruction)
+  if (instruction[0] === 'operand') return given[instruction[1]]!
+  if (instruction[0] === 'const') return code.put(instruction)
+  return code.put(
+    instruction.map((word, i) => (i === 0 ? word : place[word as number]!)) as unknown as MapInstruction,
+  )
 }
