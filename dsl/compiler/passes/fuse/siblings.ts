@@ -3,6 +3,7 @@ import type { Checked } from '../../analysis/ir.js'
 import { isView } from '../../analysis/operators.js'
 import { inOrder, isEqual, isOfRows, isSameAccess, type RowsOf, refined, sizeOf } from './access.js'
 import { trafficOf } from './kernel.js'
+import { apartBy } from './readers.js'
 import { most, type Region, type Regions, Sources } from './regions.js'
 
 //   a = neg(exp(x)) · b = abs(sin(x)), two regions
@@ -31,8 +32,6 @@ class Siblings {
   private readonly root: Int32Array
   /** By node: the last place of a kernel that reads it, directly or through views. */
   private readonly last: Int32Array
-  /** By region: a number that only those have which may be one kernel, as far as what they are goes. */
-  private readonly kind: Int32Array
   private readonly traffic: (Traffic | undefined)[] = []
   /** By node: how many regions were noted as its readers in this round, and the last ones, in a ring. */
   private readonly noted: Int32Array
@@ -63,7 +62,6 @@ class Siblings {
       const read = this.root[id] === id ? place : Math.max(place, this.last[id]!)
       if (op !== 'delay') for (const input of inputs) this.last[input] = Math.max(read, this.last[input]!)
     }
-    this.kind = this.kinds()
     this.noted = new Int32Array(count)
     this.readers = new Int32Array(mostTried * count)
     // What was joined reads more, so that others may join it. A region has few results, so these are few
@@ -85,20 +83,6 @@ class Siblings {
         this.last[input] = place
         if (this.root[input] !== input) open.push(input)
       }
-  }
-
-  private kinds(): Int32Array {
-    const { nodes, deviceOf, turnOf } = this.ir
-    const { all, values } = this.regions
-    const known = new Map<string, number>()
-    return Int32Array.from(all, ({ members: [id], shape }) => {
-      const { compute } = values.elementwise[id!]!.kernel
-      const where = `${deviceOf?.[id!]} ${turnOf?.[id!]} ${nodes[id!]!.lane?.name ?? ''}`
-      const key = `${sizeOf(shape)} ${compute} ${where}`
-      const number = known.get(key) ?? known.size
-      known.set(key, number)
-      return number
-    })
   }
 
   /** Later regions first: where one is met, those that may take it in are known. */
@@ -144,21 +128,34 @@ class Siblings {
 
   /** Makes a region part of a later one, if there is one for it. */
   private isTaken(number: number): boolean {
-    const { sources, members, results } = this.regions.all[number]!
-    for (let i = 0; i < sources.size; i++) if (this.isTakenBy(sources.ids[i]!, number)) return true
-    return this.isTakenBy(members[0]!, number) || results.some(id => this.isTakenBy(id, number))
+    const region = this.regions.all[number]!
+    const { sources, members, results } = region
+    const held = this.heldUntil(region)
+    if (held <= members[0]!) return false
+    for (let i = 0; i < sources.size; i++) if (this.isTakenBy(sources.ids[i]!, number, held)) return true
+    return this.isTakenBy(members[0]!, number, held) || results.some(id => this.isTakenBy(id, number, held))
   }
 
-  /** Makes a region part of one of the regions that read a node. */
-  private isTakenBy(read: number, number: number): boolean {
-    const { kind, noted, readers, regions } = this
+  /** The last place at which all that a region reads is in memory anyway. */
+  private heldUntil({ sources }: Region): number {
+    const { bytes } = this.regions.values
+    let last = Number.POSITIVE_INFINITY
+    for (const source of sources.ids) {
+      const root = this.root[source]!
+      if (bytes[root]! > 0 && this.stays[root] === 0) last = Math.min(last, this.last[root]!)
+    }
+    return last
+  }
+
+  /** Makes a region part of one of the regions that read a node, which stands at `held` at the latest. */
+  private isTakenBy(read: number, number: number, held: number): boolean {
+    const { noted, readers, regions } = this
     const least = Math.max(0, noted[read]! - mostTried)
     for (let i = noted[read]! - 1; i >= least; i--) {
       const other = readers[mostTried * read + (i % mostTried)]!
-      if (other === number || kind[other] !== kind[number]) continue
       const region = regions.all[number]!
       const later = regions.all[other]!
-      if (!this.isFit(region, later)) continue
+      if (later.members[0]! > held || !this.isAlike(region, later) || !this.isFit(region, later)) continue
       const own = region.sources.ids.filter(each => !later.sources.has(each))
       if (!this.join(number, other)) continue
       for (const each of own) this.note(each, other)
@@ -167,16 +164,18 @@ class Siblings {
     return false
   }
 
-  /**
-   * Whether nothing but the kernels themselves is against one of two regions of a kind in the place of both.
-   */
+  /** Whether two regions may be one kernel, as far as what they are goes. */
+  private isAlike({ members: [a], shape }: Region, { members: [b], shape: other }: Region): boolean {
+    const { elementwise } = this.regions.values
+    return (
+      sizeOf(shape) === sizeOf(other) &&
+      elementwise[a!]!.kernel.compute === elementwise[b!]!.kernel.compute &&
+      apartBy(this.ir, a!, b!) === undefined
+    )
+  }
+
+  /** Whether nothing but the kernels themselves is against one of two regions that are alike. */
   private isFit(region: Region, later: Region): boolean {
-    const { values } = this.regions
-    const place = later.members[0]!
-    for (const source of region.sources.ids) {
-      const root = this.root[source]!
-      if (values.bytes[root]! > 0 && this.stays[root] === 0 && this.last[root]! < place) return false
-    }
     if (this.isReadBefore(region.members[0]!, later)) return false
     return !region.results.some(id => this.isReadBefore(id, later)) && this.isSmall(region, later)
   }
