@@ -192,8 +192,8 @@ export class FusedKernels {
   private one(kernel: MapSpec, code: Code): MapSpec {
     const { shape, axis, compute, results } = kernel
     const operands = kernel.operands.map(
-      ({ dtype, offset, strides, indexed: { by, length, step } = {} as Partial<MapIndex> }) =>
-        `${dtype} ${offset} ${strides} ${by} ${length} ${step}`,
+      ({ dtype, offset, strides, indexed }) =>
+        `${dtype} ${offset} ${strides} ${indexed?.by} ${indexed?.length} ${indexed?.step}`,
     )
     const written = results.map(({ value, dtype, row }) => `${value} ${dtype} ${row}`)
     const key = `${compute} ${shape} ${axis}|${operands.join('|')}|${written.join('|')}|${code.numbers}`
@@ -231,27 +231,28 @@ const fusedKernel = (
   region: Region,
   code: Code,
 ): { readonly fused: Fused; readonly reads: readonly number[] } => {
-  const { values, access, of } = regions
+  const { values, access } = regions
   const operands = new Operands(region.shape)
   const made = new Map<number, number>()
   let tolerance = 0
   for (let m = region.members.length - 1; m >= 0; m--) {
     const id = region.members[m]!
-    const { kernel, tolerance: own, isIndexed } = values.elementwise[id]!
-    tolerance += own
-    const inside = regions.inside(region, values.elementwise[id]!, access[id]!)!
+    const own = values.elementwise[id]!
+    tolerance += own.tolerance
+    const inside = regions.inside(region, own, access[id]!)!
+    const { inputs } = ir.nodes[id]!
+    const given: number[] = []
     // Indices are no values of the kernel.
-    const inputs = isIndexed ? ir.nodes[id]!.inputs.slice(0, 1) : ir.nodes[id]!.inputs
-    const given = inputs.map((input, i) => {
-      const { at } = behind(regions, ir, region, input)
-      if (of[at] === region) return made.get(at)!
-      return code.put(['operand', putRead(regions, ir, region, operands, id, inside, i)])
-    })
+    for (let i = 0; i < (own.isIndexed ? 1 : inputs.length); i++)
+      given[i] =
+        made.get(behind(regions, ir, region, inputs[i]!).at) ??
+        code.put(['operand', putRead(regions, ir, region, operands, id, inside, i)])
+    const { kernel } = own
     const place: number[] = []
     for (const instruction of kernel.code) place.push(at(code, instruction, given, place))
-    const value = place[kernel.results[0]!.value]!
+    const { dtype, value: result } = kernel.results[0]!
+    const value = place[result]!
     // What another member reads of it is what it would have loaded.
-    const { dtype } = kernel.results[0]!
     made.set(id, m === 0 || isExact(kernel) ? value : code.put([dtype as MapRounding, value]))
   }
   const last = region.members[0]!
