@@ -159,7 +159,7 @@ export class FusedKernels {
 
   /**
    * What a region computes, as a text that is equal for regions of equal kernels, and the nodes that it
-   * reads.
+   * reads. The text is joined at once: one that grows is kept as the tree of its parts.
    */
   private formOf(region: Region): { readonly text: string; readonly reads: readonly number[] } {
     const { places, placedBy, regions, ir } = this
@@ -169,10 +169,10 @@ export class FusedKernels {
     // Sources are numbered where they are read first, members where they are computed.
     let count = 0
     const reads: number[] = []
-    let text = `${shape}|${length}|${inner}|${isRow}`
+    const words = [shape.length, ...shape, length, inner, Number(isRow), members.length]
     for (let m = members.length - 1; m >= 0; m--) {
       const id = members[m]!
-      text += `;${values.elementwise[id]!.number} ${this.accesses.numberOf(access[id]!)}`
+      words.push(values.elementwise[id]!.number, this.accesses.numberOf(access[id]!))
       for (const input of ir.nodes[id]!.inputs) {
         const { at, from } = behind(regions, ir, region, input)
         if (placedBy[at] !== form) {
@@ -180,13 +180,13 @@ export class FusedKernels {
           places[at] = count++
           reads.push(at)
         }
-        text += ` ${places[at]} ${from}`
+        words.push(places[at]!, from)
       }
       placedBy[id] = form
       places[id] = count++
     }
-    for (const id of results) text += `|${places[id]}`
-    return { text, reads }
+    for (const id of results) words.push(places[id]!)
+    return { text: words.join(), reads }
   }
 
   private one(kernel: MapSpec, code: Code): MapSpec {
@@ -196,7 +196,7 @@ export class FusedKernels {
         `${dtype} ${offset} ${strides} ${indexed?.by} ${indexed?.length} ${indexed?.step}`,
     )
     const written = results.map(({ value, dtype, row }) => `${value} ${dtype} ${row}`)
-    const key = `${compute} ${shape} ${axis}|${operands.join('|')}|${written.join('|')}|${code.numbers}`
+    const key = [compute, shape, axis, ...operands, ...written, code.numbers].join('|')
     const known = this.kernels.get(key)
     if (known === undefined) this.kernels.set(key, kernel)
     return known ?? kernel
