@@ -41,7 +41,7 @@ const hasSeveral = (effort: Effort): boolean => effort === 'wide' || effort === 
  */
 export interface Region {
   /** Latest first. */
-  readonly members: number[]
+  members: number[]
   /** The points that are computed; each is an element of the result, or of the row that it is made of. */
   shape: readonly number[]
   /** The elements of a row, which are one dimension of the shape; 0: nothing is reduced. */
@@ -51,11 +51,11 @@ export interface Region {
   /** Whether the result is one number a row. */
   isRow: boolean
   /** Members beside the last one whose values are results. */
-  readonly results: number[]
+  results: number[]
   /** The bytes of these. */
   resultBytes: number
   /** What it reads of other nodes, a view read through or not. */
-  readonly sources: Sources
+  sources: Sources
   /** The cost of a point, and of a row. */
   slots: number
   rowSlots: number
@@ -314,9 +314,10 @@ export class Regions {
 
   /** Counts the cost of all members anew. */
   countAll(region: Region): void {
-    Object.assign(region, { slots: 0, rowSlots: 0 })
-    for (const [i, id] of region.members.entries())
-      this.count(region, id, this.values.elementwise[id]!.slots - (i > 0 ? loaded : 0))
+    region.slots = 0
+    region.rowSlots = 0
+    for (const id of region.members)
+      this.count(region, id, this.values.elementwise[id]!.slots - (id === region.members[0] ? 0 : loaded))
   }
 
   /** Counts the cost of a member: of a number a row it is small. */

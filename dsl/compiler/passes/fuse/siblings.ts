@@ -205,7 +205,9 @@ class Siblings {
     const traffic = this.isFused(later) ? trafficOf(regions, ir, later) : undefined
     if (traffic !== undefined && this.isBetter(later, traffic, ...apart)) {
       for (const id of region.members) this.place(id, later.members[0]!)
-      Object.assign(region, { members: [], results: [], sources: new Sources() })
+      region.members = []
+      region.results = []
+      region.sources = new Sources()
       this.traffic[other] = traffic
       this.joined++
       return true
@@ -243,20 +245,18 @@ class Siblings {
   private put(region: Region, later: Region, shape: readonly number[]): void {
     const { ir, regions } = this
     const results = [region.members[0]!, ...region.results].filter(id => this.isStored(id, later))
-    const all: Region = {
-      ...later,
-      members: [...later.members, ...region.members].sort((a, b) => b - a),
-      shape,
-      ...rowsOf(region, later),
-      results: [...later.results, ...results],
-      resultBytes: results.reduce((sum, id) => sum + tensorBytes(ir.specs[id]!), later.resultBytes),
-      sources: region.sources.with(later.sources),
-      instructions: region.instructions + later.instructions,
-      reductions: region.reductions + later.reductions,
-    }
-    for (const id of region.members) all.sources.delete(id)
-    regions.countAll(all)
-    Object.assign(later, all)
+    later.members = [...later.members, ...region.members].sort((a, b) => b - a)
+    later.shape = shape
+    const { length, inner } = rowsOf(region, later)
+    later.length = length
+    later.inner = inner
+    later.results = [...later.results, ...results]
+    later.resultBytes = results.reduce((sum, id) => sum + tensorBytes(ir.specs[id]!), later.resultBytes)
+    later.sources = region.sources.with(later.sources)
+    later.instructions += region.instructions
+    later.reductions += region.reductions
+    for (const id of region.members) later.sources.delete(id)
+    regions.countAll(later)
     for (const id of region.members) regions.of[id] = later
   }
 
@@ -276,15 +276,13 @@ class Siblings {
     const { regions } = this
     const together = one.moved + other.moved
     if (operands > most.operands || movedBytes >= together) return false
-    const [a, b] = [one, other].map(each => regions.timeOf(aloneOf(each.region), each.moved, together)) as [
-      number,
-      number,
-    ]
+    const a = regions.timeOf(aloneOf(one.region), one.moved, together)
+    const b = regions.timeOf(aloneOf(other.region), other.moved, together)
     // Neither waits for what the other one reads longer than that would take.
     const made = new Set(one.region.members)
-    const [ready, otherReady] = [one, other].map(({ region: { sources } }) =>
-      sources.ids.reduce((at, id) => (made.has(id) ? at : Math.max(at, regions.values.end[id]!)), 0),
-    ) as [number, number]
+    const readyOf = ({ sources }: Region): number =>
+      sources.ids.reduce((at, id) => (made.has(id) ? at : Math.max(at, regions.values.end[id]!)), 0)
+    const [ready, otherReady] = [readyOf(one.region), readyOf(other.region)]
     if (ready > otherReady + b || otherReady > ready + a) return false
     return regions.timeOf(region, movedBytes, together) <= a + b
   }
