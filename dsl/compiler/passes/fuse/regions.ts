@@ -372,6 +372,7 @@ export class Regions {
     region.members.push(id)
     region.shape = joined.shape
     region.length = joined.length
+    region.inner = joined.inner
     region.isRow = joined.isRow
     region.resultBytes = joined.resultBytes
     region.slots = joined.slots
