@@ -208,12 +208,21 @@ const readBuffer = (r: Reader, value: unknown, index: number, counts: Counts): P
   const at = `buffers[${index}]`
   const buffer = r.object(value, at)
   const get = (key: string) => r.field(buffer, key)
-  const bytes = r.integer(get('bytes'), `${at}.bytes`, 1, limits.bytes)
+  const bytes = r.integer(get('bytes'), `${at}.bytes`, 0, limits.bytes)
   const space = r.oneOf(get('space'), `${at}.space`, ['device', 'pinned'])
   const life = r.oneOf(get('life'), `${at}.life`, ['tick', 'state', 'param', 'input', 'output'])
   const alias = get('alias')
   const aliasOffset = get('aliasOffset')
   const offset = get('offset')
+  if (bytes === 0 && (life === 'tick' || alias !== undefined))
+    r.fault(
+      'OutOfRange',
+      `${at}.bytes`,
+      'bytes',
+      alias === undefined ? 'at least 1 byte of a buffer of the tick' : 'at least 1 byte of a view',
+      '0',
+      'leave out what has no elements, or give it room for one',
+    )
   const slotted = life === 'input' || life === 'output'
   if (counts.planned && space === 'device' && alias === undefined && !slotted && offset === undefined) {
     r.wrong(`${at}.offset`, 'its place in the arena, since storage is planned', undefined)
@@ -284,7 +293,7 @@ const readContent = (
   if (shape !== undefined) {
     content.shape = r
       .list(shape, `${at}.shape`, limits.rank)
-      .map((n, d) => r.integer(n, `${at}.shape[${d}]`, 1, limits.bytes))
+      .map((n, d) => r.integer(n, `${at}.shape[${d}]`, 0, limits.bytes))
   }
   const elements = content.shape?.reduce((product, size) => product * size, 1)
   if (content.dtype !== undefined && elements !== undefined) {

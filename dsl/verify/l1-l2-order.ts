@@ -103,7 +103,8 @@ export class Order {
   checkOutputs(): void {
     const { plan, intervals, buffers, kind, root } = this.replay.table
     for (let b = 0; b < buffers; b++) {
-      if (kind[b] !== Kind.output || root[b] !== b) continue
+      // Of no bytes there is nothing to write.
+      if (kind[b] !== Kind.output || root[b] !== b || eachBuffer(plan).at(b)!.bytes === 0) continue
       const all = this.writePoint.subarray(intervals.first[b]!, intervals.first[b + 1]!)
       const missing = all.filter(point => point === 0).length
       if (missing === 0) continue

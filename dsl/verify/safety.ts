@@ -55,7 +55,8 @@ export class Safety {
     private readonly sink: Sink,
   ) {
     const { plan, op, intervals, allocator } = replay.table
-    const lanes = replay.lanes / replay.table.lanes
+    // A plan without lanes has no commands either.
+    const lanes = replay.table.lanes === 0 ? 0 : replay.lanes / replay.table.lanes
     this.last = new LastAccesses(allocator, intervals.count, lanes * intervals.accesses)
     this.order = new Order(replay, this.last, sink)
     this.storage =

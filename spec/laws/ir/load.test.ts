@@ -76,6 +76,8 @@ describe('what the schema and the loader both reject', () => {
   const malformed: Record<string, unknown> = {
     'another version': { ...base, plan: 2 },
     'a negative size': first({ bytes: -1 }),
+    'a buffer of the tick without bytes': first({ bytes: 0, life: 'tick' }),
+    'a view without bytes': first({ bytes: 0, life: 'input', alias: 1 }),
     'a fractional size': first({ bytes: 0.5 }),
     'a size as text': first({ bytes: '1024' }),
     'a size beyond 2^53': first({ bytes: 2 ** 60 }),
