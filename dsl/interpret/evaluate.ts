@@ -1,6 +1,6 @@
 import type { GraphNode } from '../ir/graph.js'
 import { show } from '../ir/show.js'
-import { type BoundSpec, elements, showSpec, tensorBytes } from '../ir/tensor.js'
+import { type BoundSpec, elements, isEmpty, showSpec, tensorBytes } from '../ir/tensor.js'
 import { fittingDim, showDims } from '../language/bind.js'
 import { communicatorOf, groupsOf, isShared } from '../language/communicator.js'
 import { initialValue } from '../language/initial-value.js'
@@ -83,6 +83,7 @@ export const initial = ({ attrs, name }: GraphNode, spec: BoundSpec): HostArray 
  */
 const kernelWrites = (graph: Prepared, node: GraphNode, reads: readonly HostArray[]): HostArray[] => {
   const { writes, donates, reference } = graph.kernels.get(node.id)!
+  if (writes.every(isEmpty)) return writes.map(({ dtype }) => hostArray(dtype, 0))
   const filled = writes.map(({ dtype, shape }, i) => {
     const donated = donates[i]
     return donated === undefined ? hostArray(dtype, elements(shape)) : reads[donated]!.slice()
@@ -129,6 +130,7 @@ const computed = (graph: Prepared, rank: Rank, node: GraphNode, fed: unknown): H
     case 'port':
       return rank.writes.get(inputs[0]!)![node.attrs['index'] as number]!
     default:
+      if (isEmpty(specs[id]!)) return hostArray(specs[id]!.dtype, 0)
       return operators[op]!.reference(
         read,
         inputs.map(input => specs[input]!),
@@ -144,6 +146,8 @@ const exchanged = (
   { id, op, inputs, attrs }: GraphNode,
 ): readonly HostArray[] => {
   const [input] = inputs
+  const { dtype } = specs[id]!
+  if (isEmpty(specs[id]!)) return ranks.map(() => hostArray(dtype, 0))
   const results = new Array<HostArray>(ranks.length)
   for (const group of groupsOf(communicatorOf({ attrs })!)) {
     const given = group.map(rank => ranks[rank]!.values[input!]!)

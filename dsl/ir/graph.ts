@@ -44,6 +44,7 @@ export interface Where {
  * | `window` | as its input | 1 value | `{ n }`: n successive values as one, once for n |
  * | `every` | as its input | 1 value | `{ n }`: the last of n values, once for n |
  * | `hold` | device | 1 device value | `{ init, n? }`: the newest value of a slow flow, at a higher rate |
+ * | `empty` | host/device | none | `{}`; a value without elements; only the compiler makes it |
  * | `peer` | device | 1 value of another device | `{}`; only the compiler makes it |
  * | `kernel` | device | the reads | `KernelAttrs` (language/kernel.ts); its first write |
  * | `port` | device | 1 kernel | `{ index }`: write `index` of a kernel, not the first |
@@ -95,7 +96,7 @@ export type CompileErrorTag =
   | 'LongPeriod' // a tick would be too many values of a flow
   | 'UseAfterDonate'
   | 'DuplicateName' // two inputs, params or outputs of one name
-  | 'BadDimension' // a dimension of 0, negative, fractional, or beyond 2^53 bytes in all
+  | 'BadDimension' // a dimension that is negative or fractional, or beyond 2^53 bytes in all
   | 'NoOutputs'
   | 'BadOption' // an option of compile
   | 'OverBudget' // memory: BYTES cannot hold the plan

@@ -5,8 +5,8 @@
 export type DType = 'u8' | 'i32' | 'f16' | 'bf16' | 'f32'
 
 /**
- * A dimension: a literal, or a symbol (`'batch'`) bound by `compile(graph, { dims })`; an unbound symbol is
- * 1.
+ * A dimension from 0: a literal, or a symbol (`'batch'`) bound by `compile(graph, { dims })`; an unbound
+ * symbol is 1.
  */
 export type Dim = number | string
 
@@ -28,6 +28,9 @@ export const elementBytes: Readonly<Record<DType, number>> = { u8: 1, i32: 4, f1
 /** Number of elements; 1 for a scalar. */
 export const elements = (shape: readonly number[]): number =>
   shape.reduce((product, size) => product * size, 1)
+
+/** Whether a value of this shape has no element. A symbol may be bound to 0, and is not looked at. */
+export const isEmpty = ({ shape }: TensorSpec): boolean => shape.includes(0)
 
 /** Bytes of the whole tensor. */
 export const tensorBytes = (spec: BoundSpec): number => elements(spec.shape) * elementBytes[spec.dtype]

@@ -19,9 +19,9 @@ export const checkDims = (ir: GraphIR, dims: Readonly<Record<string, unknown>>):
     for (const size of spec.shape) if (typeof size === 'string') symbols.add(size)
   return Object.entries(dims).flatMap(([symbol, size]): CompileError[] => {
     const wanted = symbols.has(symbol)
-      ? 'a whole number from 1'
+      ? 'a whole number from 0'
       : `a symbol of the graph: ${[...symbols].join(', ') || 'it has none'}`
-    const known = symbols.has(symbol) && Number.isSafeInteger(size) && (size as number) > 0
+    const known = symbols.has(symbol) && Number.isSafeInteger(size) && (size as number) >= 0
     return known
       ? []
       : [

@@ -2,7 +2,7 @@
 
 import type { CudaSpec } from '../ir/kernel-spec.js'
 import { show } from '../ir/show.js'
-import { type BoundSpec, type Dim, sameSpec, showSpec, type TensorSpec } from '../ir/tensor.js'
+import { type BoundSpec, type Dim, isEmpty, sameSpec, showSpec, type TensorSpec } from '../ir/tensor.js'
 import { badAttribute, shapeMismatch, type UnplacedError } from './messages.js'
 import type { HostArray } from './values.js'
 
@@ -207,6 +207,8 @@ export const kernelError = (
         attrs.writes[write]!.name,
         'do not donate it',
       )
+  // Without a result that has elements it is not launched.
+  if (writes.every(isEmpty)) return undefined
   const { found } = launchOf(attrs, all)
   if (found === undefined) return undefined
   return badAttribute(

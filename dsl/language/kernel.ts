@@ -25,7 +25,10 @@ export interface KernelDefinition<R extends Ports, W extends Ports> {
    * `{ y: 'x' }`: the write y takes the memory of the read x, which no other operation may read afterwards.
    */
   readonly donates?: { readonly [K in keyof W]?: keyof R & string }
-  /** Fixed, or worked out from the bound dimensions (the kernel's symbols, by name). */
+  /**
+   * Fixed, or worked out from the bound dimensions (the kernel's symbols, by name). A kernel is not launched
+   * where none of its writes has elements; a read or write without elements has an address all the same.
+   */
   readonly launch: Launch | ((dims: Dims) => Launch)
   /** The meaning: fills `writes`. A donated write holds its read's values already. */
   readonly reference: (reads: Arrays<R>, writes: Arrays<W>, dims: Dims) => void

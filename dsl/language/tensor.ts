@@ -31,8 +31,8 @@ export interface HostArrays {
 export type HostArrayOf<A extends AnyTensor> = HostArrays[A['dtype']]
 
 /**
- * A tensor's type: `tensor('f32', ['batch', 784])`. `[]` is a scalar. A symbol is bound by `compile(graph, {
- * dims })`, and is 1 where it is not. Never throws: an invalid shape is reported by `compile` where the
+ * A tensor's type: `tensor('f32', ['batch', 784])`. `[]` is a scalar; a dimension of 0 makes a tensor without
+ * elements. A symbol is bound by `compile(graph, { dims })`, and is 1 where it is not. Never throws: an invalid shape is reported by `compile` where the
  * tensor is used.
  */
 export const tensor = <D extends DType, const S extends readonly Dim[]>(dtype: D, shape: S): Tensor<D, S> =>
@@ -47,7 +47,7 @@ export const isDType = (value: unknown): value is DType =>
 /** The error of a dimension; undefined where it is valid. */
 const dimensionProblem = (size: unknown): string | undefined => {
   if (typeof size === 'string') return /^[A-Za-z_]\w*$/.test(size) ? undefined : `the symbol ${show(size)}`
-  return Number.isSafeInteger(size) && (size as number) > 0 ? undefined : show(size)
+  return Number.isSafeInteger(size) && (size as number) >= 0 ? undefined : show(size)
 }
 
 const shapeProblem = (dtype: DType, shape: readonly unknown[]): string | undefined => {
@@ -55,7 +55,7 @@ const shapeProblem = (dtype: DType, shape: readonly unknown[]): string | undefin
   const bad = shape.findIndex(size => dimensionProblem(size) !== undefined)
   if (bad >= 0) return `${dimensionProblem(shape[bad])} as dimension ${bad} of ${show(shape)}`
   const bytes = shape.reduce<number>(
-    (n, size) => n * (typeof size === 'number' ? size : 1),
+    (n, size) => n * (typeof size === 'number' ? Math.max(1, size) : 1),
     elementBytes[dtype],
   )
   return bytes > Number.MAX_SAFE_INTEGER ? `${show(shape)}, ${bytes} bytes` : undefined
@@ -92,7 +92,7 @@ export const validSpec = (
     problem: {
       _tag: 'BadDimension',
       wanted:
-        `at most ${maxRank} dimensions, each a whole number from 1 or a symbol such as 'batch', ` +
+        `at most ${maxRank} dimensions, each a whole number from 0 or a symbol such as 'batch', ` +
         'and under 2^53 bytes in all',
       found,
       next: 'correct the shape',

@@ -90,7 +90,7 @@ const dimsOf = (bindings: unknown, symbols: ReadonlySet<string>, bad: Report): S
       ? `a symbol of the graph: ${[...symbols].join(', ')}`
       : 'no dims: the graph has no symbol'
   for (const [symbol, size] of Object.entries(bindings)) {
-    if (!whole(size, 1)) bad(`dims.${symbol}`, 'a whole number from 1', size, `bind ${symbol} to its size`)
+    if (!whole(size, 0)) bad(`dims.${symbol}`, 'a whole number from 0', size, `bind ${symbol} to its size`)
     else if (!symbols.has(symbol)) bad(`dims.${symbol}`, wanted, symbol, 'correct the name, or leave it out')
     else dims.set(symbol, size)
   }

@@ -37,13 +37,13 @@ const bind = (spec: TensorSpec, dims: ReadonlyMap<string, number>): BoundSpec =>
       }
 
 const sizeFault = (node: GraphNode, spec: BoundSpec): CompileError | undefined => {
-  const wrong = spec.shape.find(dim => !Number.isSafeInteger(dim) || dim < 1)
+  const wrong = spec.shape.find(dim => !Number.isSafeInteger(dim) || dim < 0)
   if (wrong !== undefined)
     return fault(
       'BadDimension',
       node.at,
       node.name,
-      'dimensions that are whole numbers from 1',
+      'dimensions that are whole numbers from 0',
       showSpec(spec),
       'correct the shape',
     )

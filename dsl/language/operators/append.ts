@@ -66,6 +66,7 @@ export const appendOperator: Operator = {
     movedBytes: 2 * tensorBytes(rows!),
     workspace: 0,
   }),
+  withEmpty: () => [0],
   reference: ([values, added, position], [x, rows], _, attrs) => {
     const { outer, length, inner, count } = spec(x!, rows!, attrs)
     const result = values!.slice()
@@ -88,8 +89,8 @@ type Position = Device<'i32', readonly [] | readonly [1]>
  * Writes rows into a value at a position that the device knows, and yields the whole value:
  * `cache.keys.pipe(append(keys, { axis: 1, at: length }))` puts the rows of `keys` at `length` and after it
  * along axis 1 (lax.dynamic_update_slice, torch.index_copy). `at` is one element of i32. The rows have the
- * element type and the shape of the value but for that axis. A row whose place is below 0 or beyond the axis
- * is not written, on every device.
+ * element type and the shape of the value but for that axis, along which there may be none. A row whose place
+ * is below 0 or beyond the axis is not written, on every device.
  *
  * The rows are written in the value's own memory, and nothing else moves, where nothing reads the value as it
  * was later in the program; else in a copy of it. `explain` says which.

@@ -49,7 +49,7 @@ const attrsOf = (options: unknown, q: TensorSpec): E.Either<UnplacedError, Attrs
   const size = q.shape.at(-1)
   const {
     causal = false,
-    scale = typeof size === 'number' ? 1 / Math.sqrt(size) : undefined,
+    scale = typeof size === 'number' ? 1 / Math.sqrt(Math.max(1, size)) : undefined,
     mask,
     length,
   } = named(options)
@@ -107,6 +107,10 @@ const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedEr
         showSpec(q),
         'reshape them to three dimensions',
       ),
+    )
+  if (q.shape.at(-1) === 0)
+    return E.left(
+      shapeMismatch('queries of at least one element each', showSpec(q), 'give queries and keys a size'),
     )
   const found = [q, k, v].map(showSpec).join(', ')
   if (k.dtype !== q.dtype || v.dtype !== q.dtype)
@@ -267,6 +271,7 @@ export const attentionOperator: Operator = {
       workspace: kernel.workspace ?? 0,
     }
   },
+  withEmpty: () => Number.NaN,
   reference,
   tolerance: (_output, inputs, attrs) => roundedBy(attentionSpec(inputs, attrs)),
   // A score is a sum of f32, whose error moves its weight: the larger the scores, the further.

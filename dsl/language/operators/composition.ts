@@ -20,7 +20,7 @@ import { reshapeOperator } from './reshape.js'
 import { broadcast } from './shapes.js'
 import { sumOperator } from './sum.js'
 
-const reductions = { max: maxOperator, mean: meanOperator, sum: sumOperator }
+const reductions = { mean: meanOperator, sum: sumOperator }
 
 type Elements<F extends readonly FlowValue[]> = { readonly [K in keyof F]: Expression }
 
@@ -47,9 +47,17 @@ export class Parts {
     return reduceAlong(reductions[how], this.at, x, along)
   }
 
+  /** The largest element along the axes, which is -Infinity where there is none. */
+  largest(x: FlowValue, axes: readonly number[]): FlowValue {
+    const mayBeEmpty = axes.some(axis => typeof x.spec.shape[axis] === 'string' || x.spec.shape[axis] === 0)
+    const along: Along = { axes, keepDims: true }
+    const initial = Number.NEGATIVE_INFINITY
+    return reduceAlong(maxOperator, this.at, x, mayBeEmpty ? { ...along, initial } : along)
+  }
+
   /** Of a value of f32: exp(x) divided by its sum along the axes. */
   softmax(x: FlowValue, axes: readonly number[]): FlowValue {
-    const most = this.reduce('max', x, axes)
+    const most = this.largest(x, axes)
     const powers = this.map((a, m) => a.sub(m).exp(), x, most)
     return this.map((p, total) => p.div(total), powers, this.reduce('sum', powers, axes))
   }

@@ -1,6 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { JoinSpec } from '../../ir/kernel-spec.js'
-import { type BoundSpec, type DType, showSpec, type TensorSpec } from '../../ir/tensor.js'
+import { type BoundSpec, type DType, isEmpty, showSpec, type TensorSpec } from '../../ir/tensor.js'
 import type { FlowValue } from '../builder.js'
 import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
 import { here } from '../where.js'
@@ -56,6 +56,7 @@ export const concatOperator: Operator = {
   name: 'concat',
   infer,
   lower: (inputs, output, attrs) => lowerJoin(spec(inputs, output, attrs), inputs, output),
+  withEmpty: inputs => inputs.flatMap((x, i) => (isEmpty(x) ? [] : [i])),
   reference: (values, inputs, output, attrs) => runJoin(spec(inputs, output, attrs), values),
   tolerance: () => 0,
 }

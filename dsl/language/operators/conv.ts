@@ -122,6 +122,10 @@ const placesOf = (attrs: ConvAttrs, d: number, input: Dim, kernel: Dim): E.Eithe
         'give the weight a shape of numbers',
       ),
     )
+  if (kernel === 0)
+    return E.left(
+      shapeMismatch('a kernel with elements', 'a size of 0', 'give the weight a shape of numbers from 1'),
+    )
   if (typeof input === 'string') {
     const { stride, dilation, before, after } = dimOf(attrs, d, 1, kernel)
     return stride === 1 && before + after === dilation * (kernel - 1)
@@ -136,7 +140,16 @@ const placesOf = (attrs: ConvAttrs, d: number, input: Dim, kernel: Dim): E.Eithe
   }
   const dim = dimOf(attrs, d, input, kernel)
   const places = convOutput(dim)
-  return places >= 1
+  if (input === 0 && places > 0)
+    return E.left(
+      shapeMismatch(
+        'an input with elements, or padding that leaves one without elements as it is',
+        `no elements, and padding for ${places} places of the kernel`,
+        'pad less, or leave such an input out',
+      ),
+    )
+  // Where the input has no elements the kernel has no places.
+  return places >= 1 || places === input
     ? E.right(places)
     : E.left(
         shapeMismatch(
@@ -352,6 +365,7 @@ export const convOperator: Operator = {
       workspace,
     }
   },
+  withEmpty: () => 0,
   reference,
   // As of a matmul: the terms are added in f32 in any order.
   tolerance: (output, [, w]) =>

@@ -50,7 +50,7 @@ const attrsOf = (shape: unknown): E.Either<UnplacedError, Attrs> => {
   const numbers = Array.isArray(shape) && shape.every(size => typeof size === 'number')
   return numbers && validSpec({ dtype: 'u8', shape }).problem === undefined
     ? E.right({ shape: [...shape] })
-    : E.left(badAttribute('a shape of numbers from 1', show(shape), 'as in expand([4, 1, 8])'))
+    : E.left(badAttribute('a shape of numbers from 0', show(shape), 'as in expand([4, 1, 8])'))
 }
 
 /**

@@ -59,6 +59,7 @@ export const gatherOperator: Operator = {
     movedBytes: 2 * tensorBytes(output) + tensorBytes(indices!),
     workspace: 0,
   }),
+  withEmpty: () => 0,
   reference: ([values, places], [x, indices], output, attrs) => {
     const { outer, length, inner, count } = gatherSpec(x!, indices!, attrs)
     const result = hostArray(output.dtype, outer * count * inner)

@@ -10,7 +10,7 @@ import type { SameShape, SoftmaxOptions } from './softmax.js'
 export const logSoftmax = (options?: SoftmaxOptions) =>
   composed('logSoftmax', here(), withOptions(options, ['axis'], floatAxes(options)), (parts, given, axes) =>
     parts.inFloat(given, x => {
-      const most = parts.reduce('max', x, axes)
+      const most = parts.largest(x, axes)
       const total = parts.reduce(
         'sum',
         parts.map((a, m) => a.sub(m).exp(), x, most),

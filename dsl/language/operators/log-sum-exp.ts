@@ -32,7 +32,7 @@ export const logSumExp = ((options: unknown) =>
   composed('logSumExp', here(), alongFloats(options), (parts, given, { axes, keepDims }: Along) =>
     parts.inFloat(given, x => {
       // An infinite maximum is left in place: what it is taken away from would be NaN.
-      const finite = parts.map(m => m.abs().le(largestFloat).select(m, 0), parts.reduce('max', x, axes))
+      const finite = parts.map(m => m.abs().le(largestFloat).select(m, 0), parts.largest(x, axes))
       const powers = parts.map((a, m) => a.sub(m).exp(), x, finite)
       const total = parts.reduce('sum', powers, axes)
       const kept = parts.map((t, m) => t.log().add(m), total, finite)

@@ -198,6 +198,7 @@ export const matmulOperator: Operator = {
       workspace: kernel.workspace,
     }
   },
+  withEmpty: () => 0,
   reference,
   // k products added in f32 in any order, each addition rounded, and one rounding to the type, which may go
   // the other way on a device.

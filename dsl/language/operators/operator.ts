@@ -63,7 +63,16 @@ export interface Operator {
    * something reads that value later, the compiler copies it first.
    */
   readonly takesMemory?: true
-  /** The meaning: a fresh array. The results of every device are compared with this. */
+  /**
+   * The result, where that has elements and an input has none: one number, which every element is; or the
+   * inputs, by index, of which the same operator makes it, and one alone is the result itself. Absent: there
+   * is no such result.
+   */
+  withEmpty?(inputs: readonly BoundSpec[], attrs: Attrs): number | readonly number[]
+  /**
+   * The meaning: a fresh array. The results of every device are compared with this. It is not asked for a
+   * result without elements.
+   */
   reference(
     inputs: readonly HostArray[],
     specs: readonly BoundSpec[],

@@ -43,6 +43,7 @@ export const padOperator: Operator = {
   name: 'pad',
   infer,
   lower: ([x], output, attrs) => lowerJoin(spec(x!, output, attrs), [x!], output),
+  withEmpty: (_, attrs) => attrsFrom(attrs).value,
   reference: (inputs, [x], output, attrs) => runJoin(spec(x!, output, attrs), inputs),
   tolerance: () => 0,
 }

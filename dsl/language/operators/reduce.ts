@@ -11,7 +11,7 @@ import {
   tensorBytes,
 } from '../../ir/tensor.js'
 import { FlowValue } from '../builder.js'
-import { badAttribute, dtypeMismatch, type UnplacedError } from '../messages.js'
+import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
 import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.js'
 import { here } from '../where.js'
 import { apply, parted } from './apply.js'
@@ -101,6 +101,8 @@ const runFrom = (attrs: Attrs): Required<Run> => {
 export interface Along {
   readonly axes: readonly number[]
   readonly keepDims: boolean
+  /** Of `max`: what it is of no elements. Absent: an axis without elements is an error. */
+  readonly initial?: number
 }
 
 /** Of a reduction of all elements to one. */
@@ -133,7 +135,7 @@ const spec = (how: ReduceSpec['how'], x: BoundSpec, output: DType, attrs: Attrs)
   }
 }
 
-const run = (kernel: ReduceSpec, input: HostArray): HostArray => {
+const run = (kernel: ReduceSpec, input: HostArray, initial: number): HostArray => {
   const { how, outer, length, inner } = kernel
   const values = numbers(input, kernel.input)
   const result = hostArray(kernel.output, outer * inner)
@@ -152,7 +154,7 @@ const run = (kernel: ReduceSpec, input: HostArray): HostArray => {
   for (let o = 0; o < outer; o++)
     for (let i = 0; i < inner; i++) {
       const base = o * length * inner + i
-      let total = values[base]!
+      let total = length === 0 ? initial : values[base]!
       for (let l = 1; l < length; l++) total = join(total, values[base + l * inner]!)
       if (how === 'mean') total /= length
       result[o * inner + i] = write(whole ? total : Math.fround(total))
@@ -180,6 +182,25 @@ const choose = (kernel: ReduceSpec, input: HostArray): HostArray => {
 
 const isChoice = (how: ReduceSpec['how']): boolean => how === 'argmax' || how === 'argmin'
 
+const pickers: ReadonlySet<ReduceSpec['how']> = new Set(['max', 'min', 'argmax', 'argmin'])
+
+/** What a reduction begins with: what a sum is of no elements, or a maximum that says so. */
+const initialOf = (attrs: Attrs): number | undefined => attrs['initial'] as number | undefined
+
+/** The error of a choice among no elements; undefined where it has some, or nothing is chosen. */
+const noChoice = (how: ReduceSpec['how'], x: TensorSpec, attrs: Attrs): UnplacedError | undefined => {
+  if (!pickers.has(how) || initialOf(attrs) !== undefined) return undefined
+  const { axis, count } = runFrom(attrs)
+  const [along, others] = [x.shape.slice(axis, axis + count), x.shape.toSpliced(axis, count)]
+  // With a symbol, whether the result has elements is known once that is bound.
+  if (!along.includes(0) || others.some(size => size === 0 || typeof size === 'string')) return undefined
+  return shapeMismatch(
+    `an axis with elements: ${how} of none is not defined`,
+    count === 1 ? `axis ${axis} of ${showSpec(x)}` : `axes ${axis} to ${axis + count - 1} of ${showSpec(x)}`,
+    `give it elements; or pad the axis with what the ${how} is to be of none`,
+  )
+}
+
 /** How many elements are added up. */
 const lengthOf = (inputs: readonly BoundSpec[], attrs: Attrs): number => {
   const { axis, count } = runFrom(attrs)
@@ -205,7 +226,8 @@ export const reduction = (how: ReduceSpec['how']): Operator => ({
     if (how === 'mean' && !isFloat(dtype))
       return E.left(dtypeMismatch('floats', showSpec({ shape, dtype }), "cast first: pipe(cast('f32'))"))
     const beyond = isChoice(how) ? beyondPositions(axis, { shape, dtype }) : undefined
-    if (beyond !== undefined) return E.left(beyond)
+    const wrong = beyond ?? noChoice(how, { shape, dtype }, attrs)
+    if (wrong !== undefined) return E.left(wrong)
     const kept = attrs['keepDims'] === true
     return E.right({
       dtype: isChoice(how) || (how === 'sum' && dtype === 'u8') ? 'i32' : dtype,
@@ -222,8 +244,14 @@ export const reduction = (how: ReduceSpec['how']): Operator => ({
       workspace: 0,
     }
   },
+  // A mean of no elements is that of 0 by 0.
+  withEmpty: (_, attrs) => (how === 'mean' ? Number.NaN : (initialOf(attrs) ?? 0)),
   reference: (inputs, specs, output, attrs) =>
-    (isChoice(how) ? choose : run)(spec(how, specs[0]!, output.dtype, attrs), inputs[0]!),
+    (isChoice(how) ? choose : run)(
+      spec(how, specs[0]!, output.dtype, attrs),
+      inputs[0]!,
+      initialOf(attrs) ?? 0,
+    ),
   tolerance: (output, inputs, attrs) => {
     if (how === 'max' || how === 'min' || !isFloat(output.dtype)) return 0
     const { length, inner } = spec(how, inputs[0]!, output.dtype, attrs)
@@ -242,8 +270,8 @@ export const reduction = (how: ReduceSpec['how']): Operator => ({
 export const reduceAlong = (operator: Operator, at: Where, x: FlowValue, along: Along): FlowValue => {
   const runs = runsOf(along.axes)
   if (runs.length === 0) return x
-  const one = (value: FlowValue, run: Run) =>
-    apply(operator, at, value, [], { ...run, keepDims: along.keepDims })
+  const { axes: _, ...attrs } = along
+  const one = (value: FlowValue, run: Run) => apply(operator, at, value, [], { ...run, ...attrs })
   if (runs.length === 1) return one(x, runs[0]!)
   const { builder, spec } = x
   const picks = operator.name === 'max' || operator.name === 'min'

@@ -36,10 +36,10 @@ const infer = ([x]: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError
   const { axis, from, to } = attrsFrom(attrs)
   const { dtype, shape } = x!
   const size = shape[axis]
-  if (from >= to || (typeof size === 'number' && to > size))
+  if (from > to || (typeof size === 'number' && to > size))
     return E.left(
       badAttribute(
-        `0 ≤ from < to ≤ ${size}, the size of axis ${axis} of ${showSpec(x!)}`,
+        `0 ≤ from ≤ to ≤ ${size}, the size of axis ${axis} of ${showSpec(x!)}`,
         `from ${from} to ${to}`,
         'take a range inside the axis',
       ),
@@ -95,7 +95,7 @@ const attrsOf =
         `from ${show(from)} to ${show(to)}`,
         typeof size === 'string' && to === undefined
           ? `say where to end: the size ${size} is not known here`
-          : 'give 0 ≤ from < to',
+          : 'give 0 ≤ from ≤ to',
       ),
     )
   }
@@ -103,8 +103,8 @@ const attrsOf =
 type Extent<F extends number, T> = [T] extends [number] ? (F extends 0 ? T : number) : Dim
 
 /**
- * Elements `from` to `to` (not included; the end of the axis if left out) along an axis. A view where the
- * layout allows, else a copy.
+ * Elements `from` to `to` (not included; the end of the axis if left out) along an axis; none where the two
+ * are equal. A view where the layout allows, else a copy.
  */
 export const slice = <
   const A extends number,

@@ -14,7 +14,8 @@ export type SplitOptions =
   | { readonly axis: number; readonly parts: number }
   | { readonly axis: number; readonly sizes: readonly number[] }
 
-const isSize = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0
+const isSize = (value: unknown): value is number => value === 0 || isCount(value)
 
 interface Cuts {
   readonly axis: number
@@ -38,14 +39,14 @@ const cutsOf =
         )
       if ((parts === undefined) === (sizes === undefined))
         return E.left(badAttribute('either parts or sizes', found, 'as in split({ axis: 0, parts: 2 })'))
-      if (isSize(parts) && size % parts === 0)
+      if (isCount(parts) && size % parts === 0)
         return E.right({ axis, sizes: new Array<number>(parts).fill(size / parts) })
       if (Array.isArray(sizes) && sizes.every(isSize) && sizes.reduce((a, b) => a + b, 0) === size)
         return E.right({ axis, sizes })
       return E.left(
         badAttribute(
           parts === undefined
-            ? `sizes from 1 that add up to ${size}`
+            ? `sizes from 0 that add up to ${size}`
             : `a number of parts that divides ${size}`,
           found,
           'give sizes: [1, 2] for parts that differ',
@@ -57,7 +58,7 @@ const cutsOf =
 const wanted = (options: unknown): number => {
   const { parts, sizes } = named(options)
   const count = Array.isArray(sizes) ? sizes.length : parts
-  return isSize(count) && count <= 4096 ? count : 4096
+  return isCount(count) && count <= 4096 ? count : 4096
 }
 
 type Tuple<N extends number, V, Made extends readonly V[] = []> = number extends N

@@ -71,7 +71,7 @@ export const initOf = (
   )
   // With symbols, the length is known only at `compile`; it is a multiple of the product of the sizes known
   // here.
-  if (bound ? values.length !== count : values.length === 0 || values.length % count !== 0)
+  if (bound || count === 0 ? values.length !== count : values.length % count !== 0)
     return report(`${values.length} numbers`)
   for (let i = 0; i < values.length; i++)
     if (isBadInit(values[i]!, spec)) return report(`${show(values[i])} as element ${i}`)

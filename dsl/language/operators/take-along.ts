@@ -61,6 +61,7 @@ export const takeAlongOperator: Operator = {
     movedBytes: 2 * tensorBytes(output) + tensorBytes(indices!),
     workspace: 0,
   }),
+  withEmpty: () => 0,
   reference: ([values, places], [x, indices], output, attrs) => {
     const { length, inner, count } = spec(x!, indices!, attrs)
     const result = hostArray(output.dtype, elements(output.shape))

@@ -455,7 +455,7 @@ describe('transpose and split', () => {
       { axis: 1, parts: 0 },
       { axis: 2, parts: 1 },
       { axis: 1, sizes: [2, 3] },
-      { axis: 1, sizes: [6, 0] },
+      { axis: 1, sizes: [7, -1] },
       { axis: 1, sizes: 6 },
       { axis: 1, parts: 2, sizes: [3, 3] },
     ])

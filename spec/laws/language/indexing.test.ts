@@ -224,7 +224,7 @@ describe('positions', () => {
     })
     expect(problemsOf([from], x => x.pipe(braid.expand([3, 4, 3])))).toEqual(['ShapeMismatch'])
     expect(problemsOf([from], x => x.pipe(braid.expand([4, 2])))).toEqual(['ShapeMismatch'])
-    for (const shape of [undefined, [0], ['n'], [1.5]])
+    for (const shape of [undefined, [-1], ['n'], [1.5]])
       expect(problemsOf([f32([1])], x => x.pipe(braid.expand(shape as never)))).toEqual(['BadAttribute'])
   })
 })

@@ -296,7 +296,6 @@ describe('all errors are kept, and the flow continues', () => {
     expect(tags(g(x4, ({ x }: Anything) => x))).toEqual(['NotAFlow'])
     expect(tags(g(x4, ({ x }: Anything) => ({ y: x.pipe(upload()) })))).toEqual([])
     const shapes: readonly Anything[] = [
-      [0],
       [-1],
       [1.5],
       [Number.NaN],

@@ -622,7 +622,7 @@ describe('views', () => {
 
   it('refuse ranges and shapes that do not fit', () => {
     const slices: readonly (readonly unknown[])[] = [
-      [0, 2, 2],
+      [0, 2, 1],
       [0, 3, 5],
       [0, -1, 2],
       [3, 0, 1],
