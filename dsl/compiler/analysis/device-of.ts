@@ -22,6 +22,13 @@ export const mostLanesOf = ({ lanes }: Settings, devices: number): number =>
 export const memoryOf = ({ space, device = 0 }: Buffer, devices: number): number =>
   space === 'pinned' ? devices : device
 
+/** The first device, and all in whose memory buffers lie: each has a lane, though nothing may run there. */
+export const devicesWithBuffers = ({ buffers }: Pick<Placed, 'buffers'>): ReadonlySet<number> => {
+  const found = new Set([0])
+  for (const { space, device = 0 } of buffers) if (space === 'device') found.add(device)
+  return found
+}
+
 /**
  * The home of a buffer in device memory is a lane of its own device. Where a lane of another device accesses
  * it first, as the copy of a state may, the home is the first lane of its own device that does.

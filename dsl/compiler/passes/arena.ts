@@ -160,7 +160,7 @@ const pinnedOf = ({ buffers, settings }: Ordered): number =>
   buffers.reduce((sum, { root, space, life, bytes }, id) => {
     if (root !== id || space !== 'pinned') return sum
     const slots = life === 'input' || life === 'output'
-    return sum + aligned(bytes) * (slots ? settings.inFlight : life === 'tick' ? settings.arenas : 1)
+    return sum + rounded(bytes) * (slots ? settings.inFlight : life === 'tick' ? settings.arenas : 1)
   }, 0)
 
 /**

@@ -77,6 +77,7 @@ export const lower = pass('lower', (ir: Checked): Passed<Lowered> => {
         peer(low, node)
         break
       case 'download':
+      case 'empty':
         break
       case 'after':
         after(low, node)

@@ -7,6 +7,7 @@ import { reordered } from '../analysis/accesses.js'
 import { startsOf } from '../analysis/control-edges.js'
 import { aloneOf, type Costs, costsOf } from '../analysis/costs.js'
 import { type Dependencies, dependenciesOf, topological } from '../analysis/dependencies.js'
+import { devicesWithBuffers } from '../analysis/device-of.js'
 import { fail, fault } from '../analysis/faults.js'
 import type { Operation, Ordered, Placed } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
@@ -142,18 +143,23 @@ export const eagerOrder = (by: Ordering['by'], ir: Placed): Passed<Int32Array> =
   return eager === undefined ? cycle(ir) : E.right(eager)
 }
 
-/** The lanes that are used, numbered in order of first use. */
+/**
+ * The lanes that are used, numbered in order of first use; then one of each device with buffers on which
+ * nothing runs.
+ */
 const usedLanes = (ir: Placed, order: Int32Array): Pick<Ordered, 'lanes' | 'laneOf'> => {
   const renumbered = new Int32Array(ir.lanes.length).fill(-1)
   const lanes: PlanLane[] = []
-  const laneOf = order.map(i => {
-    const lane = ir.laneOf[i]!
+  const take = (lane: number): number => {
     if (renumbered[lane] === -1) {
       renumbered[lane] = lanes.length
       lanes.push({ ...ir.lanes[lane]!, id: lanes.length })
     }
     return renumbered[lane]!
-  })
+  }
+  const laneOf = order.map(i => take(ir.laneOf[i]!))
+  for (const device of devicesWithBuffers(ir))
+    if (!lanes.some(lane => lane.device === device)) take(ir.lanes.findIndex(lane => lane.device === device))
   return { lanes, laneOf }
 }
 

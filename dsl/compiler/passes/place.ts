@@ -4,7 +4,7 @@ import { limits } from '../../ir/limits.js'
 import type { PlanLane } from '../../ir/plan.js'
 import { accessesOf } from '../analysis/accesses.js'
 import { costsOf } from '../analysis/costs.js'
-import { deviceOf, mostLanesOf } from '../analysis/device-of.js'
+import { deviceOf, devicesWithBuffers, mostLanesOf } from '../analysis/device-of.js'
 import type { Buffer, Lowered, Operation, Placed } from '../analysis/ir.js'
 import { changed } from '../analysis/operations.js'
 import { noLimit } from '../analysis/options.js'
@@ -122,6 +122,10 @@ const drafted = (ir: Lowered, most: number): LaneDraft => {
     }
     tried.push(...found.tried)
   }
+  // Values without elements may be all that a device has; their buffers have a home too.
+  for (const on of devicesWithBuffers(ir))
+    if (!devices.includes(on))
+      named(`compute ${on}`, on, () => unused(lanesName(defaults.compute, on), taken))
   return { names, devices, laneOf, tried }
 }
 

@@ -57,6 +57,7 @@ const workloadFor = (plan: Plan, { machine, profile }: Machine): PlanWorkload =>
 /** Why ticks in flight cannot overlap, whatever memory they have; undefined where they can. */
 const whyOneArena = ({ settings, operations, buffers }: Lowered): string | undefined => {
   if (settings.inFlight === 1) return 'one tick in flight: the host waits for its end'
+  if (operations.length === 0) return 'it has no operations'
   for (const { writes, collective, name } of operations) {
     const state = writes.map(id => buffers[buffers[id]!.root]!).find(({ life }) => life === 'state')
     if (state !== undefined)

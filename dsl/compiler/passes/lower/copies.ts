@@ -1,4 +1,5 @@
 import type { GraphNode } from '../../../ir/graph.js'
+import { isEmpty } from '../../../ir/tensor.js'
 import { isShared } from '../../../language/communicator.js'
 import type { Output } from '../../analysis/ir.js'
 import type { Lowering } from './lowering.js'
@@ -9,15 +10,26 @@ const contentOf = (low: Lowering, id: number): number => {
   return op === 'download' ? inputs[0]! : id
 }
 
+/** An output without elements, which nothing writes. */
+const emptyOutput = (low: Lowering, { name, node, parts }: Output): void => {
+  const stays = low.ir.nodes[node]!.place === 'device'
+  const rate = parts === undefined || parts.rate === 1 ? undefined : { rate: parts.rate }
+  if (stays) low.begin(node)
+  low.fresh(name, parts?.spec ?? low.spec(node), 'output', stays ? 'device' : 'pinned', rate)
+}
+
 /**
  * An output that stays on its device is written into its slot by the operation that makes it, where it can
  * be.
  */
 export const outputs = (low: Lowering): void => {
   const byNode = new Map<number, string[]>()
-  for (const { name, node, parts } of low.ir.outputs)
-    if (parts === undefined) byNode.set(node, [...(byNode.get(node) ?? []), name])
+  for (const output of low.ir.outputs) {
+    const { name, node, parts } = output
+    if (isEmpty(low.spec(node))) emptyOutput(low, output)
+    else if (parts === undefined) byNode.set(node, [...(byNode.get(node) ?? []), name])
     else stacked(low, name, parts)
+  }
   const viewed = new Set(low.buffers.flatMap(({ root }, id) => (root === id ? [] : [root])))
   for (const [id, names] of byNode)
     for (const [i, name] of names.entries()) {

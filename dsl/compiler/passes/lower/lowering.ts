@@ -1,12 +1,19 @@
 import type { GraphNode } from '../../../ir/graph.js'
 import type { PlanCommunicator } from '../../../ir/plan.js'
-import { type BoundSpec, tensorBytes } from '../../../ir/tensor.js'
+import { type BoundSpec, elementBytes, isEmpty, tensorBytes } from '../../../ir/tensor.js'
 import type { Communicator } from '../../../language/communicator.js'
 import type { InitData } from '../../../language/initial-value.js'
 import type { Buffer, Checked, ControlEdge, Operation } from '../../analysis/ir.js'
 import { Operations } from '../../analysis/operations.js'
 import { donatedReads } from '../../analysis/operators.js'
 import { type TakenMemory, takenMemory } from '../../analysis/taken-memory.js'
+
+/**
+ * The bytes of a buffer. A value of the tick without elements, which only a user's kernel has, has room for
+ * one, so that its address is an address; other values without elements have no bytes.
+ */
+const bytesOf = (spec: BoundSpec, life: Buffer['life']): number =>
+  life === 'tick' && isEmpty(spec) ? elementBytes[spec.dtype] : tensorBytes(spec)
 
 /** The state of lowering: the buffer, the maker and the readers of each node's value. */
 export class Lowering {
@@ -78,7 +85,7 @@ export class Lowering {
     const device = space === 'device' ? this.device : 0
     const made: Buffer = {
       name,
-      bytes: tensorBytes(spec),
+      bytes: bytesOf(spec, life),
       space,
       life,
       root: id,
@@ -95,7 +102,17 @@ export class Lowering {
     const { root, offset, space, life, device = 0 } = this.buffers[of]!
     const { dtype, shape } = spec
     const at = offset + offsetBytes
-    this.buffers.push({ name, bytes: tensorBytes(spec), space, life, root, offset: at, device, dtype, shape })
+    this.buffers.push({
+      name,
+      bytes: bytesOf(spec, life),
+      space,
+      life,
+      root,
+      offset: at,
+      device,
+      dtype,
+      shape,
+    })
     return this.buffers.length - 1
   }
 
