@@ -137,7 +137,8 @@ export const proofOf = (body: PlanBody, layout: Layout, kept: readonly ByteRange
   const ends = plan.lanes
     .slice(1)
     .flatMap(({ id }) => [['record', event + id, id] as const, ['wait', event + id, 0] as const])
-  const reads = [...outputs.values()]
+  // Nothing writes an output without elements.
+  const reads = [...outputs.values()].filter(id => plan.buffers[id]!.bytes > 0)
   const leave = { id: plan.nodes.length, op: 'leave', name: 'leave', at: '' }
   return {
     ...plan,

@@ -232,11 +232,11 @@ export class Block implements Disposable {
     this.#check(this.#space.keepUntil(this.#handle, handle), 'block.keepUntil')
   }
 
-  /** A part of the block, which owns nothing. */
+  /** A part of the block, which owns nothing; it may be of no bytes. */
   at(offset: number, bytes: number): Span {
     this.#alive('block.at')
     const start = wholeNumber('block.at', 'offset', offset, 0)
-    const length = wholeNumber('block.at', 'bytes', bytes)
+    const length = wholeNumber('block.at', 'bytes', bytes, 0)
     if (start + length > this.#bytes)
       throw badArgument(
         'block.at',

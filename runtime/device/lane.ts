@@ -194,6 +194,7 @@ export class Lane implements Disposable {
   #fill(to: Block | Span, value: number, options: FillOptions, at: string, name: string): void {
     const place = placeOf(to, this.#core, at, 'to')
     const { element, width, rows, pitch } = fillOf(place, value, options, at, name)
+    if (width === 0 && this.#capture === undefined) return
     if (this.#capture !== undefined) {
       this.#captured(at, fillWork(operandOf(place), value, options, at))
       return

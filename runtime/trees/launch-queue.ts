@@ -150,7 +150,7 @@ export class LaunchQueue {
     for (const { from, to, bytes } of copies)
       if (!clash) lane.copy(this.place(to, bytes), this.place(from, bytes))
       else {
-        const block = device.malloc(bytes, lane, { site: 'plan tree: moved value' })
+        const block = device.malloc(Math.max(1, bytes), lane, { site: 'plan tree: moved value' })
         kept.push(block)
         lane.copy(block, this.place(from, bytes))
       }

@@ -93,7 +93,8 @@ export class Readers {
     const { spec, origin, slot } = partsOf(handle)
     const { device, lane } = this.memory
     return this.give(handle, lane, span => {
-      const block = device.malloc(spec.bytes, lane, { site: `${origin.plan}.${slot.output}` })
+      // No block is of no bytes.
+      const block = device.malloc(Math.max(1, spec.bytes), lane, { site: `${origin.plan}.${slot.output}` })
       lane.copy(block, span)
       return block
     })
