@@ -151,7 +151,19 @@ const rows = orThrow(
     { fuse: true },
   ),
 )
+// Values without elements of every life.
+const empty = orThrow(
+  compile(
+    graph({ x: tensor('f32', [0, 4]), y: tensor('f32', [4]) }, flows => {
+      const s = state({ acc: tensor('f32', [0, 4]) }, { acc: [] })
+      const acc = s.acc.pipe(add(flows.x.pipe(upload())), add(param('p', tensor('f32', [0, 4]))))
+      s.next({ acc })
+      return { acc: acc.pipe(download()), acc2: acc, y: flows.y.pipe(upload(), mul(2), download()) }
+    }),
+  ),
+)
 const plans = [
+  empty,
   rows,
   appends,
   scratched,
