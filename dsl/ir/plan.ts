@@ -78,7 +78,7 @@ export type Life = 'tick' | 'state' | 'param' | 'input' | 'output'
 
 /**
  * `id` is the index in `buffers`. `bytes` is what the buffer itself needs, before any rounding by the
- * allocator.
+ * allocator; 0 of what lives longer than a tick and has no elements.
  */
 export interface PlanBuffer {
   readonly id: number

@@ -6,13 +6,15 @@
 //    `collectiveOperator` (among ranks) make whole Operators; `apply` makes the node, `attrsOfCode` its
 //    expression. `relu.ts` is the shortest example, `clamp.ts` one with options. An operator composed of
 //    others (`composed`, as in `softmax.ts`) has no Operator. An expression needs nothing in `native/`; an
-//    operator with a kernel of its own needs one for each device.
+//    operator with a kernel of its own needs one for each device. No kernel is asked for a value without
+//    elements: where the result has some although an operand has none, `withEmpty` says what it is.
 // 2. Add one line to `all.ts`: the compiler and `interpret` find the Operator there, by name.
 // 3. Add one line to `dsl/index.ts`: users import the function from there.
 // 4. Test it in `spec/laws/language/operators.test.ts` or `compositions.test.ts`, and in
 //    `spec/types/language.test-d.ts` what must not compile. Add it to the random graphs of
 //    `spec/fixtures/graphs/random*.ts`: they compare every device with its meaning, and
-//    `spec/conformance/generated-operators.test.ts` fails for an operator that none of them has.
+//    `spec/conformance/generated-operators.test.ts` fails for an operator that none of them has. Add it with
+//    an empty axis to `spec/conformance/empty-axes.test.ts`.
 // 5. Add it to `docs/reference/operators.md` and to `CHANGELOG.md`.
 
 import type { Either } from 'fp-ts/lib/Either.js'

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "cuda/library.h"
 #include "cuda/sources/map_loops.h"
@@ -249,6 +250,25 @@ TEST(CudaMapSource, RoundsTwoElementsAtATimeAsTheHostRoundsEach) {
   KernelSource source;
   mapSource(specs.front(), 132, &source);
   EXPECT_NE(source.text.find("Pair<"), std::string::npos);
+  expectHosts(specs, random,
+              [](Random& values, DType type, std::size_t bytes) { return randomBytes(values, type, bytes); });
+}
+
+TEST(CudaMapSource, FillsWithoutOperands) {
+  Random random{20261126};
+  std::vector<KernelSpec> specs;
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::i32, DType::u8})
+    for (const std::vector<std::int64_t>& shape :
+         std::vector<std::vector<std::int64_t>>{{}, {6}, {4096}, {3, 700}}) {
+      KernelSpec spec = mapOf(shape, {});
+      spec.computeInt = type == DType::i32 || type == DType::u8;
+      spec.code = {{MapOp::constant}};
+      spec.code[0].constant = spec.computeInt      ? 3
+                              : type == DType::f32 ? std::numeric_limits<double>::quiet_NaN()
+                                                   : -std::numeric_limits<double>::infinity();
+      spec.results = {{0, type}};
+      specs.push_back(spec);
+    }
   expectHosts(specs, random,
               [](Random& values, DType type, std::size_t bytes) { return randomBytes(values, type, bytes); });
 }
