@@ -3,10 +3,13 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import fc from 'fast-check'
+import * as E from 'fp-ts/lib/Either.js'
 import { afterAll, describe, expect, it } from 'vitest'
 import {
   add,
   after,
+  BraidError,
   compile,
   device as deviceOf,
   download,
@@ -38,8 +41,10 @@ import {
   window,
 } from '../../dsl/index.js'
 import { Device, open, params, planTree, pulled, safetensors, writeSafetensors } from '../../runtime/index.js'
+import { sample } from '../fixtures/graphs/random.js'
+import { runs } from '../fixtures/runs.js'
 import { fleets, opened, present } from './devices.js'
-import { outputsOf } from './meant.js'
+import { expectMeant, meantOf, outputsOf } from './meant.js'
 import { expectMeaning } from './yields.js'
 
 // biome-ignore lint/suspicious/noExplicitAny: the types of operators are tested in spec/types
@@ -401,6 +406,25 @@ describe.each(fleets)('values without elements on %s and %s', (...fleet) => {
         expect(held.acc).toEqual(none)
       }
     }
+  })
+
+  it('60 generated graphs yield what interpret yields, or are refused', { timeout: 120_000 }, async () => {
+    const samples = sample({ empty: true, devices: fleet.length })
+    await fc.assert(
+      fc.asyncProperty(samples, fc.constantFrom(...ways), async (made, way) => {
+        const { graph: net, params, dims, inFlight } = made
+        const options = { ...way, dims, inFlight }
+        const compiled = compile(net, options)
+        if (E.isLeft(compiled)) {
+          await expect(meantOf(made)).rejects.toThrow(BraidError)
+          return
+        }
+        const used = fleet.slice(0, compiled.right.devices)
+        await using session = await opened(net, used, { compile: options, params, poison: true })
+        await expectMeant(made, await outputsOf(session as never, made))
+      }),
+      { numRuns: runs(60) },
+    )
   })
 })
 

@@ -149,6 +149,12 @@ graph({ a: tensor('f32', ['n', 3]), b: tensor('f32', [5, 3]), c: tensor('f16', [
   x.pipe(add('1'))
   const row = x.pipe(mul(x.pipe(slice(0, 0, 1))))
   same<typeof row, F32<readonly ['n', 3]>>(true)
+  const none = x.pipe(slice(1, 0, 0))
+  same<typeof none, F32<readonly ['n', 0]>>(true)
+  const beside = none.pipe(add(x.pipe(slice(1, 0, 1))))
+  same<typeof beside, F32<readonly ['n', 0]>>(true)
+  // @ts-expect-error [n, 0] and [n, 3] do not broadcast
+  none.pipe(add(x))
 
   const mapped = x.pipe(map((p, q) => p.mul(q).add(1), x.pipe(reshape(['n', 3]))))
   same<typeof mapped, F32<readonly ['n', 3]>>(true)
