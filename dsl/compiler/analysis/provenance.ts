@@ -80,6 +80,7 @@ export type Apart =
   | BesideProduct
   | 'keep'
   | 'after'
+  | 'window'
   | 'changed memory'
   | 'indexed'
   | 'worse plan'

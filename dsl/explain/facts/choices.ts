@@ -111,6 +111,7 @@ const whyApart: Readonly<Record<Exclude<Apart, `${string}: ${OwnKernel}`>, strin
   'no such function': 'the kernel of a product does not compute this function of this type',
   keep: 'it is kept in memory by keep()',
   after: 'it is ordered by after()',
+  window: 'it is an element of a window, which is one value in memory',
   'changed memory': 'another kernel changes the memory that is read, so that the order of the two is kept',
   indexed: 'its reader takes elements of it by their indices',
   'worse plan': 'with one kernel for both the plan would be worse',

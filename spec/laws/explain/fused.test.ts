@@ -2,6 +2,7 @@
 // stored.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { provenanceOf } from '../../../dsl/compiler/analysis/provenance.js'
 import { choicesOf } from '../../../dsl/explain/facts/choices.js'
 import {
   add,
@@ -71,6 +72,11 @@ const edgesOf = (plan: Plan): readonly (readonly [from: number, to: number])[] =
 const check = (plan: Plan, seen: Map<string, number>): void => {
   const { kernels = [], apart = [] } = choicesOf(plan).fusion ?? {}
   const membersOf = new Map(kernels.map(({ name, members }) => [name, members]))
+  // Attention that appends is three readers, the appends and itself.
+  const { changes } = provenanceOf(plan)!.decisions
+  const appends = new Set(changes.map(({ name }) => name))
+  for (const { name, by } of changes)
+    if (by !== undefined) membersOf.set(by, [...(membersOf.get(by) ?? []), name])
   const names = plan.nodes.map(({ name }) => [name, ...(membersOf.get(name) ?? [])])
   for (const [from, to] of edgesOf(plan)) {
     const found = apart.filter(
@@ -79,7 +85,7 @@ const check = (plan: Plan, seen: Map<string, number>): void => {
     for (const { because } of found) seen.set(because, (seen.get(because) ?? 0) + 1)
     const between = `${names[from]!.join(', ')} → ${names[to]!.join(', ')}`
     expect([between, found.length > 0]).toEqual([between, true])
-    const values = found.map(({ name }) => name)
+    const values = found.map(({ name, reader }) => (appends.has(reader) ? `${name} of ${reader}` : name))
     expect([between, values]).toEqual([between, [...new Set(values)]])
   }
   // And of no value inside of a kernel.

@@ -17,7 +17,7 @@ interface Edge {
   /** The node of the kernel that makes it, of which the value may be one of several results. */
   readonly kernel: number
   readonly reader: number
-  /** The views between the value and its reader. */
+  /** The views and windows between the value and its reader. */
   readonly views: readonly number[]
 }
 
@@ -27,16 +27,17 @@ function* edgesOf({ nodes }: Checked, values: Values): Generator<Edge> {
   for (const { id: reader, inputs, op } of nodes) {
     if (!isKernel(reader) || op === 'delay') continue
     const met = new Set<number>()
-    for (const input of inputs) {
-      const views: number[] = []
-      let value = input
-      for (; !isKernel(value); value = nodes[value]!.inputs[0]!) {
-        const node = nodes[value]!
-        if (node.op !== 'after' && !isView(node)) break
-        views.push(value)
+    const open = inputs.map(input => ({ from: input, views: [] as readonly number[] }))
+    for (const { from, views } of open) {
+      const node = nodes[from]!
+      const { op } = node
+      if (!isKernel(from) && (op === 'window' || op === 'after' || isView(node))) {
+        const sources = op === 'window' ? node.inputs : node.inputs.slice(0, 1)
+        for (const source of sources) open.push({ from: source, views: [...views, from] })
+        continue
       }
-      const kernel = nodes[value]!.op === 'port' ? nodes[value]!.inputs[0]! : value
-      if (nodes[kernel]!.op === 'kernel') value = kernel
+      const kernel = op === 'port' ? node.inputs[0]! : from
+      const value = nodes[kernel]!.op === 'kernel' ? kernel : from
       if (isKernel(kernel) && !met.has(value)) yield { value, kernel, reader, views }
       met.add(value)
     }
@@ -61,6 +62,7 @@ const byKind = (values: Values, { kernel, reader }: Edge): Apart | undefined => 
 /** Why a view between two candidates is not read through. */
 const byView = ({ nodes }: Checked, { viewFrom }: Values, { views }: Edge): Apart | undefined => {
   const ops = views.map(view => nodes[view]!.op)
+  if (ops.includes('window')) return 'window'
   if (ops.includes('keep')) return 'keep'
   if (ops.includes('after')) return 'after'
   return views.some(view => viewFrom[view]! < 0) ? 'changed memory' : undefined
