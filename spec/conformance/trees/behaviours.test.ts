@@ -530,15 +530,28 @@ describe.each(present)('behaviours of trees on %s', device => {
     }
   })
 
-  it('51, 52 an empty tensor is refused, by compile and as a value', async () => {
-    for (const shape of [[0], [4, 0]]) {
-      const empty = graph('empty', { x: tensor('f32', shape) }, ({ x }) => ({
+  it('51, 52 a value without elements takes no place in the arena, and is read as it is', async () => {
+    const treeOf = (shape: readonly number[]) => {
+      const empty = graph('empty', { x: tensor('f32', shape), z: tensor('f32', [64]) }, ({ x, z }) => ({
         y: x.pipe(upload(copy), mul(2), download(copy)),
+        w: z.pipe(upload(copy), mul(2), download(copy)),
       }))
-      expect(compile(empty, { storage: 'planned' })).toMatchObject({ left: [{ _tag: 'BadDimension' }] })
+      return tree({ plans: { empty: planned(empty as never) }, start: ['empty'] })
     }
-    await using t = await treeOn(device, chain)
-    expect(tagOf(() => t.launch('double', { x: new Float32Array(0) }))).toBe('WrongValue')
+    const without = await treeOn(device, treeOf([4, 0]))
+    const one = await treeOn(device, treeOf([4, 64]))
+    expect(without.stats().arena).toBeLessThan(one.stats().arena)
+    await one.close()
+    await using t = without
+    const { handles } = t.launch('empty', {
+      x: new Float32Array(0),
+      z: new Float32Array(64).fill(3),
+    } as never)
+    expect(await handles.y.read()).toEqual(new Float32Array(0))
+    expect(only(await handles.w.read())).toBe(6)
+    expect(tagOf(() => t.launch('empty', { x: new Float32Array(1), z: new Float32Array(64) } as never))).toBe(
+      'WrongValue',
+    )
   })
 
   it('29 a value that a later plan has read is there, or is refused: no other one is shown', async () => {
