@@ -85,7 +85,7 @@ export const storedBetween = (
     const known = product ?? byKind(values, edge) ?? byView(ir, values, edge)
     if (known !== undefined) return known
     if (values.elementwise[reader]!.isIndexed) return 'indexed'
-    const refusal = refused.get(value)
+    const refusal = refused[value]
     return refusal !== undefined && of[refusal.by] === of[reader] ? refusal.because : 'read by several'
   }
   const stored: Stored[] = []

@@ -137,7 +137,7 @@ export class Regions {
   /** By node: what its region, or the region that alone reads it, reads of it. */
   readonly access: (Access | undefined)[]
   /** By node: why it did not join the region that reads it, which is that of a member. */
-  readonly refused = new Map<number, { readonly because: Apart; readonly by: number }>()
+  readonly refused: ({ readonly because: Apart; readonly by: number } | undefined)[]
   /** By node: the number of the region that reads it; of several the one whose last member comes first. */
   private readonly reader: Int32Array
   /** By node: the first of the members that read it, and the first of all other readers. */
@@ -154,6 +154,7 @@ export class Regions {
     this.values = new Values(ir)
     this.of = new Array(nodes.length)
     this.access = new Array(nodes.length)
+    this.refused = new Array(nodes.length)
     this.reader = new Int32Array(nodes.length).fill(nobody)
     this.inner = new Float64Array(nodes.length).fill(Number.POSITIVE_INFINITY)
     this.outer = new Float64Array(nodes.length).fill(Number.POSITIVE_INFINITY)
@@ -172,7 +173,7 @@ export class Regions {
       if (reader >= 0) {
         const refusal = this.join(node, own, this.all[reader]!, reader)
         if (refusal === undefined) return
-        this.refused.set(id, { because: refusal, by: this.lastOf(reader) })
+        this.refused[id] = { because: refusal, by: this.lastOf(reader) }
       }
       if (!this.joinSibling(node, own)) this.begin(node, own)
     } else if (viewFrom[id]! >= 0 && reader >= 0 && this.stored[id] === 0) {
@@ -196,7 +197,7 @@ export class Regions {
     if (known === region) {
       this.inner[id] = Math.min(by, this.inner[id]!)
       if (!this.isSame(this.all[region]!, this.access[id]!, access)) {
-        this.refused.set(id, { because: 'order of elements', by: this.lastOf(region) })
+        this.refused[id] = { because: 'order of elements', by: this.lastOf(region) }
         this.reader[id] = elsewhere
         this.readOutside(id, this.inner[id]!)
       }

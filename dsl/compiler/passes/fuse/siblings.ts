@@ -53,8 +53,8 @@ class Siblings {
     this.readBy = new Int32Array(this.from.at(-1)!)
     for (const { id, op, inputs } of nodes)
       if (op !== 'delay') for (const input of inputs) this.readBy[this.from[input + 1]!++] = id
-    this.root = Int32Array.from(nodes, ({ id }) => id)
-    for (const node of nodes) if (isView(node)) this.root[node.id] = this.root[node.inputs[0]!]!
+    this.root = new Int32Array(count)
+    for (const node of nodes) this.root[node.id] = isView(node) ? this.root[node.inputs[0]!]! : node.id
     this.last = new Int32Array(count).fill(-1)
     for (let id = count - 1; id >= 0; id--) {
       const { op, inputs } = nodes[id]!

@@ -110,10 +110,10 @@ const asIndexed = ({ outer, length, inner, count, dtype, along }: GatherSpec): M
 
 /** Nodes whose memory a kernel takes, and all others that share it: who reads them has an order to keep. */
 export const takenMemory = ({ nodes }: Checked): Uint8Array | undefined => {
-  const root = Int32Array.from(nodes, ({ id }) => id)
+  const root = new Int32Array(nodes.length)
   const taken = new Set<number>()
   for (const node of nodes) {
-    if (isView(node) || node.op === 'after') root[node.id] = root[node.inputs[0]!]!
+    root[node.id] = isView(node) || node.op === 'after' ? root[node.inputs[0]!]! : node.id
     if (node.op === 'kernel')
       for (const index of donatedReads(node)) {
         taken.add(root[node.inputs[index]!]!)
@@ -143,7 +143,7 @@ export class Values {
   /** By node: bytes that its memory adds to those that are held anyway. */
   readonly bytes: Float64Array
   /** By node, of whole numbers: how large they can be. */
-  private readonly ranges: Range[] = []
+  private readonly ranges: Range[]
   /** Nodes whose kernel of i32 yields the same in f32. */
   private readonly eithers: number[] = []
   private readonly floating = new Map<Elementwise, Elementwise>()
@@ -159,6 +159,7 @@ export class Values {
     this.viewFrom = new Float64Array(nodes.length).fill(-1)
     this.end = new Float64Array(nodes.length)
     this.bytes = new Float64Array(nodes.length)
+    this.ranges = new Array(nodes.length)
     const taken = takenMemory(ir)
     for (const node of nodes) {
       const { id, inputs } = node
