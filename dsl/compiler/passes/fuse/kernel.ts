@@ -124,9 +124,8 @@ class Accesses {
   }
 }
 
-/** The kernels of regions. A large graph repeats few, and equal kernels are one object. */
+/** The kernels of regions. A large graph repeats few forms, and each has one kernel. */
 export class FusedKernels {
-  private readonly kernels = new Map<string, MapSpec>()
   private readonly known = new Map<string, { readonly fused: Fused; readonly order: readonly number[] }>()
   private readonly accesses = new Accesses()
   private readonly instructions = new Instructions()
@@ -149,9 +148,8 @@ export class FusedKernels {
     let known = this.known.get(text)
     if (known === undefined) {
       const code = new Code(this.instructions)
-      const { fused, reads: operands } = fusedKernel(this.regions, this.ir, region, code)
-      const order = operands.map(read => reads.indexOf(read))
-      known = { fused: { ...fused, kernel: this.one(fused.kernel, code) }, order }
+      const made = fusedKernel(this.regions, this.ir, region, code)
+      known = { fused: made.fused, order: made.reads.map(read => reads.indexOf(read)) }
       this.known.set(text, known)
     }
     return { fused: known.fused, reads: known.order.map(place => reads[place]!) }
@@ -187,19 +185,6 @@ export class FusedKernels {
     }
     for (const id of results) words.push(places[id]!)
     return { text: words.join(), reads }
-  }
-
-  private one(kernel: MapSpec, code: Code): MapSpec {
-    const { shape, axis, compute, results } = kernel
-    const operands = kernel.operands.map(
-      ({ dtype, offset, strides, indexed }) =>
-        `${dtype} ${offset} ${strides} ${indexed?.by} ${indexed?.length} ${indexed?.step}`,
-    )
-    const written = results.map(({ value, dtype, row }) => `${value} ${dtype} ${row}`)
-    const key = [compute, shape, axis, ...operands, ...written, code.numbers].join('|')
-    const known = this.kernels.get(key)
-    if (known === undefined) this.kernels.set(key, kernel)
-    return known ?? kernel
   }
 }
 
