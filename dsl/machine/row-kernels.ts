@@ -2,7 +2,7 @@ import type { MapSpec } from '../ir/kernel-spec.js'
 import { differsAlong, isRowReduction, mapRows, rowAxis } from '../ir/map-rows.js'
 import { elementBytes, elements } from '../ir/tensor.js'
 
-// How `native/cuda/sources/row.cc` divides the rows of a map among threads, and what stays in their
+// How `native/cuda/sources/row_plan.cc` divides the rows of a map among threads, and what stays in their
 // registers. The cost model needs it: rows that do not fit are read again, and few blocks at a time hide
 // little.
 

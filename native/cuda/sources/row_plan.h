@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cuda/sources/map_code.h"
+#include "cuda/sources/map_loops.h"
+#include "kernels/map_rows.h"
+
+namespace braid::cuda {
+
+// How a row is divided among threads, and what they keep.
+struct Division {
+  std::int64_t width = 1, group = 1, block = 1, packs = 1;  // packs: of each thread, at most
+  std::int64_t held = 0;                                    // of these, how many stay in registers
+  bool two = false;  // registers are few enough for two of the largest blocks on a multiprocessor
+  std::vector<bool> kept;
+  std::vector<std::vector<bool>> computed, read;  // by pass and value of each element
+
+  std::int64_t rowsOfBlock() const { return block / group; }
+};
+
+// A map with reductions along its rows, and how these are divided among threads. A group of threads has a
+// row: some lanes of a warp, or a block. Each thread takes every GROUP-th pack of WIDTH elements. The first
+// HELD of its packs stay in registers from pass to pass; the others, of rows that are too long, are read
+// again in each pass, mostly from the cache.
+class RowPlan {
+ public:
+  explicit RowPlan(const KernelSpec& spec);
+
+  // With accesses of so many elements.
+  Division division(std::int64_t width) const;
+
+  // The first pass that computes a value of each element, and the last one that reads it.
+  int firstPass(const Division& made, std::size_t j) const;
+  int lastRead(const Division& made, std::size_t j) const;
+
+  const KernelSpec& spec;
+  const MapRows rows;
+  const MapLoops outer, loops;  // of the rows, and of all elements
+  const MapCode code;
+  bool vector = false;  // whether accesses of `lanes` elements are possible
+  int lanes = 1;
+
+ private:
+  void keep(Division* made, std::vector<bool> kept) const;
+  void keepLess(Division* made) const;
+  void hold(Division* made) const;
+  std::int64_t registersOf(const Division& made) const;
+  std::int64_t registersAfter(const Division& made, int pass) const;
+  std::int64_t wordsOf(const Division& made, std::size_t j) const;
+  std::int64_t lateOf(const Division& made) const;
+
+  std::int64_t smallest_ = 4;  // bytes of the narrowest element
+};
+
+}  // namespace braid::cuda
