@@ -12,7 +12,7 @@ import { rewritten } from '../../analysis/rewritten.js'
 import { sizeOf } from './access.js'
 import { apartBy, readersOf } from './readers.js'
 import type { Effort } from './regions.js'
-import { takenMemory, Values } from './values.js'
+import { changedMemory, Values } from './values.js'
 
 //   p = matmul(x, w) · s = p + b · y = gelu(s)
 //   → y = matmul(x, w, b) with the epilogue { bias, gelu }
@@ -127,7 +127,7 @@ class Epilogues {
   readonly apart = new Map<number, Apart>()
   private readonly reader: Int32Array
   private readonly values: Values
-  private readonly taken: Uint8Array | undefined
+  private readonly changed: Uint8Array | undefined
   /** By node: the first activation of its value that can be a result beside it. */
   private readonly activated = new Map<number, number>()
   /** Members of chains: what adds two products is part of one of them. */
@@ -139,7 +139,7 @@ class Epilogues {
   ) {
     this.reader = readersOf(ir)
     this.values = new Values(ir)
-    this.taken = takenMemory(ir)
+    this.changed = changedMemory(ir)
     if (effort !== 'lean') this.findActivations()
     for (const node of ir.nodes) if (node.op === 'matmul') this.follow(node)
   }
@@ -155,7 +155,7 @@ class Epilogues {
 
   private follow({ id, inputs, attrs }: GraphNode): void {
     const { specs } = this.ir
-    if (inputs.some(input => this.taken?.[input] === 1)) {
+    if (inputs.some(input => this.changed?.[input] === 1)) {
       this.apart.set(id, 'changed memory')
       return
     }

@@ -108,22 +108,25 @@ const asIndexed = ({ outer, length, inner, count, dtype, along }: GatherSpec): M
   }
 }
 
-/** Nodes whose memory a kernel takes, and all others that share it: who reads them has an order to keep. */
-export const takenMemory = ({ nodes }: Checked): Uint8Array | undefined => {
+/**
+ * By node: whether a kernel changes the memory of its value, be it one that donates or one that takes memory
+ * (analysis/taken-memory.ts): its readers have an order to keep. Undefined where none is changed.
+ */
+export const changedMemory = ({ nodes }: Checked): Uint8Array | undefined => {
   const root = new Int32Array(nodes.length)
-  const taken = new Set<number>()
+  const changed = new Set<number>()
   for (const node of nodes) {
     root[node.id] = isView(node) || node.op === 'after' ? root[node.inputs[0]!]! : node.id
     if (node.op === 'kernel')
       for (const index of donatedReads(node)) {
-        taken.add(root[node.inputs[index]!]!)
-        taken.add(node.id)
+        changed.add(root[node.inputs[index]!]!)
+        changed.add(node.id)
       }
     // A reader that joins a later kernel would make the value be copied.
-    if (takesMemory(node)) taken.add(root[node.inputs[0]!]!)
-    if (node.op === 'port' && taken.has(node.inputs[0]!)) taken.add(node.id)
+    if (takesMemory(node)) changed.add(root[node.inputs[0]!]!)
+    if (node.op === 'port' && changed.has(node.inputs[0]!)) changed.add(node.id)
   }
-  return taken.size === 0 ? undefined : Uint8Array.from(root, of => (taken.has(of) ? 1 : 0))
+  return changed.size === 0 ? undefined : Uint8Array.from(root, of => (changed.has(of) ? 1 : 0))
 }
 
 /** What the pass knows of every node's value before it joins any: its kernel or view, and its time. */
@@ -160,10 +163,10 @@ export class Values {
     this.end = new Float64Array(nodes.length)
     this.bytes = new Float64Array(nodes.length)
     this.ranges = new Array(nodes.length)
-    const taken = takenMemory(ir)
+    const changed = changedMemory(ir)
     for (const node of nodes) {
       const { id, inputs } = node
-      const time = this.meet(node, taken !== undefined && inputs.some(input => taken[input] === 1))
+      const time = this.meet(node, changed !== undefined && inputs.some(input => changed[input] === 1))
       let ready = 0
       if (node.op !== 'delay') for (const input of inputs) ready = Math.max(ready, this.end[input]!)
       this.end[id] = ready + time

@@ -2,7 +2,7 @@ import type { GraphNode } from '../../../ir/graph.js'
 import { tensorBytes } from '../../../ir/tensor.js'
 import type { Checked } from '../../analysis/ir.js'
 import { operatorOf } from '../../analysis/operators.js'
-import { takenMemory } from '../fuse/values.js'
+import { changedMemory } from '../fuse/values.js'
 
 /** Readers that a value of their own may be computed for. */
 const reductions: ReadonlySet<string> = new Set(['sum', 'mean', 'max', 'min'])
@@ -31,7 +31,7 @@ export class Repeated {
     const { nodes, outputs } = ir
     this.readers = new Int32Array(nodes.length)
     this.stored = new Uint8Array(nodes.length)
-    this.changed = takenMemory(ir)
+    this.changed = changedMemory(ir)
     for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) this.stored[id] = 1
     for (const { id, op, inputs } of nodes)
       for (const input of new Set(inputs)) {
