@@ -25,13 +25,6 @@ constexpr std::int64_t kMostHeld = 32;
 // The narrowest strip of columns, in packs: a line of the cache.
 constexpr std::int64_t kLeastAcross = 8;
 
-ReduceHow howOf(MapOp op) {
-  return op == MapOp::rowMax    ? ReduceHow::max
-         : op == MapOp::rowMin  ? ReduceHow::min
-         : op == MapOp::rowMean ? ReduceHow::mean
-                                : ReduceHow::sum;
-}
-
 // The dimensions before the axis and those behind it, each merged where all operands allow it.
 struct ColumnLoops {
   explicit ColumnLoops(const KernelSpec& spec) : rows(spec), all(mapLoops(spec)) {
@@ -295,7 +288,7 @@ class ColumnWriter {
     for (const std::size_t j : reductions)
       text += "  " + std::string(type()) + " v" + number(static_cast<std::int64_t>(j)) + "[" +
               number(width_) + "];\n" + eachColumn("  ", width_) + value(static_cast<std::int32_t>(j)) +
-              " = " + neutralText(howOf(spec_.code[j].op), spec_.computeInt) + ";\n";
+              " = " + neutralText(spec_.code[j].op, spec_.computeInt) + ";\n";
     std::string arrays, reads;
     for (std::size_t j = 0; j < spec_.code.size(); ++j) {
       if (!own[j] || spec_.code[j].op != MapOp::operand || isHeld(j)) continue;
@@ -373,7 +366,7 @@ class ColumnWriter {
 
   std::string combined(std::size_t j, const std::string& a, const std::string& b) const {
     return "[](" + std::string(type()) + " a, " + type() + " b) { return " +
-           combineText(howOf(spec_.code[j].op), spec_.computeInt) + "; }(" + a + ", " + b + ")";
+           combineText(spec_.code[j].op, spec_.computeInt) + "; }(" + a + ", " + b + ")";
   }
 
   // The totals of all threads of a column, the same in each of them.

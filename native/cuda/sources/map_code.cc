@@ -288,4 +288,16 @@ std::string MapCode::pair(std::size_t j, const Name& name) const {
   return text + ")";
 }
 
+std::string neutralText(MapOp reduction, bool whole) {
+  if (reduction == MapOp::rowMax) return whole ? "(-2147483647 - 1)" : "__uint_as_float(0xff800000u)";
+  if (reduction == MapOp::rowMin) return whole ? "2147483647" : "__uint_as_float(0x7f800000u)";
+  return whole ? "0" : "0.0f";
+}
+
+std::string combineText(MapOp reduction, bool whole) {
+  if (reduction == MapOp::rowMax) return whole ? "maxI(a, b)" : "maxF(a, b)";
+  if (reduction == MapOp::rowMin) return whole ? "minI(a, b)" : "minF(a, b)";
+  return whole ? "addI(a, b)" : "a + b";
+}
+
 }  // namespace braid::cuda

@@ -54,9 +54,8 @@ class MapCode {
   bool pairs_ = false;
 };
 
-// How partial results of a reduction combine: the neutral element, and the text for `a` and `b`. Sums and
-// means, largest and smallest.
-std::string neutralText(ReduceHow how, bool whole);
-std::string combineText(ReduceHow how, bool whole);
+// How partial results of a reduction of rows combine: the neutral element, and the text for `a` and `b`.
+std::string neutralText(MapOp reduction, bool whole);
+std::string combineText(MapOp reduction, bool whole);
 
 }  // namespace braid::cuda

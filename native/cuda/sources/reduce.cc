@@ -1,33 +1,6 @@
 #include "cuda/sources/source.h"
 
-#include "cuda/sources/map_code.h"
-
 namespace braid::cuda {
-
-std::string neutralText(ReduceHow how, bool whole) {
-  switch (how) {
-    case ReduceHow::sum:
-    case ReduceHow::mean: return whole ? "0" : "0.0f";
-    case ReduceHow::max: return whole ? "(-2147483647 - 1)" : "__uint_as_float(0xff800000u)";
-    case ReduceHow::min: return whole ? "2147483647" : "__uint_as_float(0x7f800000u)";
-    case ReduceHow::argmax:
-    case ReduceHow::argmin: break;  // chooseSource
-  }
-  return "";
-}
-
-std::string combineText(ReduceHow how, bool whole) {
-  switch (how) {
-    case ReduceHow::sum:
-    case ReduceHow::mean: return whole ? "addI(a, b)" : "a + b";
-    case ReduceHow::max: return whole ? "maxI(a, b)" : "maxF(a, b)";
-    case ReduceHow::min: return whole ? "minI(a, b)" : "minF(a, b)";
-    case ReduceHow::argmax:
-    case ReduceHow::argmin: break;
-  }
-  return "";
-}
-
 namespace {
 
 MapOp rowOpOf(ReduceHow how) {

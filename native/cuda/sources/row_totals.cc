@@ -4,22 +4,12 @@
 #include <cctype>
 
 namespace braid::cuda {
-namespace {
-
-ReduceHow howOf(MapOp op) {
-  return op == MapOp::rowMax    ? ReduceHow::max
-         : op == MapOp::rowMin  ? ReduceHow::min
-         : op == MapOp::rowMean ? ReduceHow::mean
-                                : ReduceHow::sum;
-}
-
-}  // namespace
 
 std::string RowTotals::started(const std::vector<std::size_t>& reductions) const {
   std::string text;
   for (std::size_t j : reductions)
     text += "  " + std::string(type()) + " t" + number(static_cast<std::int64_t>(j)) + " = " +
-            neutralText(howOf(spec_.code[j].op), spec_.computeInt) + ";\n";
+            neutralText(spec_.code[j].op, spec_.computeInt) + ";\n";
   return text;
 }
 
@@ -61,7 +51,7 @@ std::string RowTotals::joined(const std::vector<std::size_t>& reductions) const 
 }
 
 std::string RowTotals::combine(std::size_t j, const std::string& a, const std::string& b) const {
-  const std::string pattern = combineText(howOf(spec_.code[j].op), spec_.computeInt);
+  const std::string pattern = combineText(spec_.code[j].op, spec_.computeInt);
   std::string text;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
     const bool alone = (i == 0 || !std::isalnum(static_cast<unsigned char>(pattern[i - 1]))) &&
