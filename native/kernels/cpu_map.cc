@@ -68,8 +68,7 @@ class CpuMap final : public CpuKernel {
     for (std::size_t j = 0; j < length; ++j) {
       const MapInstruction& instruction = spec.code[j];
       Source source;
-      if (instruction.op == MapOp::operand)
-        source = normalise(spec, static_cast<std::size_t>(instruction.a));
+      if (instruction.op == MapOp::operand) source = normalise(spec, static_cast<std::size_t>(instruction.a));
       fixed[j] =
           instruction.op == MapOp::constant || (instruction.op == MapOp::operand && source.sizes.empty());
       if (spare.empty() || fixed[j]) {
