@@ -70,8 +70,9 @@ const argumentsOf = ([what, ...rest]: MapSpec['code'][number]): readonly number[
 
 /**
  * The cost of each value of a map for one element. Elements of 16 bits are handled two at a time (decision
- * 237): a sum, a difference, a product, the larger or the smaller of two such values that is rounded to their
- * type is one instruction for both; any other reader takes them apart first.
+ * 237), but for those of rows that lie side by side: a sum, a difference, a product, the larger or the smaller
+ * of two such values that is rounded to their type is one instruction for both; any other reader takes them
+ * apart first.
  */
 interface ElementCosts {
   /** Of the value itself. */
@@ -86,7 +87,8 @@ interface ElementCosts {
 
 const elementCosts = (spec: MapSpec, isRow: readonly boolean[]): ElementCosts => {
   const { code, operands, results, compute } = spec
-  const narrow = operands.some(({ dtype }) => isNarrow(dtype)) || results.some(({ dtype }) => isNarrow(dtype))
+  const isAny = [...operands, ...results].some(({ dtype }) => isNarrow(dtype))
+  const narrow = isAny && !(hasRows(spec) && hasColumns(spec))
   const readers = code.map((): number[] => [])
   code.forEach((instruction, j) => {
     for (const of of argumentsOf(instruction)) readers[of]!.push(j)

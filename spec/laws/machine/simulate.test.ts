@@ -173,7 +173,7 @@ describe('simulate, of any plan on any machine', () => {
       }),
       { numRuns: runs(40) },
     )
-    expect(overlapping).toBeGreaterThan(often(1))
+    expect(overlapping).toBeGreaterThan(often(0))
   })
 
   test('is never faster for a slower part, where nothing is in the way of anything else', () => {
