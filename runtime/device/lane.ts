@@ -340,8 +340,21 @@ export class Lane implements Disposable {
         'another event',
         'wait for it before the capture begins, or add a node: builder.definition.wait(event)',
       )
-    if (capture?.active === true) capture.wait(this, id, event, 'lane.wait')
-    else this.#check(this.#core.native.waitEvent(id, native), 'lane.wait')
+    if (capture?.active === true) {
+      capture.wait(this, id, event, 'lane.wait')
+      return true
+    }
+    const status = this.#core.native.waitEvent(id, native)
+    // Unless a node of a launched graph has recorded it since.
+    if (status !== 0 && capture !== undefined)
+      throw badUse(
+        'lane.wait',
+        `lane ${this.#name}`,
+        'an event that was recorded outside of a capture',
+        'one that was last recorded in a capture, which has ended',
+        'record it again: lane.record(event), on the lane that the graph is launched on',
+      )
+    this.#check(status, 'lane.wait')
     return true
   }
 
