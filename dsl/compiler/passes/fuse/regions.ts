@@ -447,8 +447,8 @@ export class Regions {
     // What two kernels read and write after one another has to fit the cache as what one reads and writes.
     const apart = given + stored + before
     const alone = this.time({ points: count, slots }, given + stored, apart)
-    // A reduction that is alone stays the kernel that it is, which may divide a row among blocks.
-    const isAlone = region.isRow && region.members.length === 1
+    // A reduction of rows that is alone stays the kernel that it is, which may divide a row among blocks.
+    const isAlone = region.isRow && region.inner === 1 && region.members.length === 1
     const after = this.timeOf(isAlone ? { ...region, length: 0 } : region, before, apart)
     const joined = this.timeOf(joinedRegion, others + fresh + written + more, apart)
     if (joined > alone + after) return 'longer'

@@ -296,7 +296,7 @@ interface Apart {
 
 /** A reduction that is alone stays the kernel that it is, which may divide a row among blocks. */
 const aloneOf = (region: Region): Region =>
-  region.isRow && region.members.length === 1 ? { ...region, length: 0 } : region
+  region.isRow && region.inner === 1 && region.members.length === 1 ? { ...region, length: 0 } : region
 
 type Traffic = ReturnType<typeof trafficOf>
 
