@@ -220,7 +220,9 @@ export const columnKernel = (spec: MapSpec): ColumnKernel => {
 const passesOf = ({ results }: MapSpec, { depth }: ReturnType<typeof mapRows>): number =>
   Math.max(1, ...results.map(({ row, value }) => depth[value]! + (row === true ? 0 : 1)))
 
-/** The kernel of a map whose rows are its last dimension, with accesses as wide as its narrowest type allows. */
+/**
+ * The kernel of a map whose rows are its last dimension, with accesses as wide as its narrowest type allows.
+ */
 export const rowKernel = (spec: MapSpec): RowKernel => {
   const { shape, operands, results, code } = spec
   const length = shape.at(-1) || 1

@@ -23,11 +23,11 @@ import { withStridedReads } from './fuse/strided-reads.js'
 // kernels can do of what follows them (fuse/epilogues.ts). After it, once values have their memory, attention
 // takes the appends to what it reads (lower/appends.ts).
 //
-// After this pass an elementwise value, a gather, or a reduction along rows, is computed in the kernel of its
-// readers where these are one kernel, on the same lane and device, at the same rate, and one kernel takes no
-// longer than two; and two such kernels that read the same are one, with several results (fuse/siblings.ts).
-// Other nodes are unchanged. A value is stored in memory where an output, a state, a node of another kind,
-// `keep()` or `after()` reads it, and where something is gathered from it, or by it.
+// After this pass an elementwise value, a gather, or a reduction along any axis, is computed in the kernel of
+// its readers where these are one kernel, on the same lane and device, at the same rate, and one kernel takes
+// no longer than two; and two such kernels that read the same are one, with several results
+// (fuse/siblings.ts). Other nodes are unchanged. A value is stored in memory where an output, a state, a node
+// of another kind, `keep()` or `after()` reads it, and where something is gathered from it, or by it.
 
 class Fusing {
   private readonly regions: Regions

@@ -53,10 +53,12 @@ struct ColumnLoops {
 class ColumnWriter {
  public:
   ColumnWriter(const KernelSpec& spec, const ColumnLoops& loops, int multiprocessors)
-      : spec_(spec), loops_(loops), rows_(loops.rows), code_(spec, loops.rows.isRow) {
-    computed_ = rows_.computedIn(spec, std::vector<bool>(spec.code.size(), false));
-    multiprocessors_ = multiprocessors;
-  }
+      : spec_(spec),
+        loops_(loops),
+        rows_(loops.rows),
+        code_(spec, loops.rows.isRow),
+        computed_(rows_.computedIn(spec, std::vector<bool>(spec.code.size(), false))),
+        multiprocessors_(multiprocessors) {}
 
   // Columns of an access of 16 bytes; 1 where some operand's do not lie so.
   std::int64_t lanes() const {
@@ -201,7 +203,7 @@ class ColumnWriter {
     std::string text = "  __shared__ " + std::string(type()) + " partial[" + number(block_ * width_) + "];\n";
     text += "  const int across = threadIdx.x % " + number(across_) + ", down = threadIdx.x / " +
             number(across_) + ";\n  const Index outer = blockIdx.x / " + number(strips()) +
-            ";\n  const Index column = (blockIdx.x % " + number(strips()) + " * " + number(across_) +
+            ";\n  const Index column = ((Index)blockIdx.x % " + number(strips()) + " * " + number(across_) +
             " + across) * " + number(width_) + ";\n  const bool live = column < " + number(rows_.inner) +
             ";\n  const Index at = live ? column : 0;\n";
     text += digits("x", "outer", loops_.outer) + digits("y", "at", loops_.inner);
@@ -307,7 +309,7 @@ class ColumnWriter {
     } else {
       const std::string head = "    #pragma unroll\n    for (int n = 0; n < " + number(together_) +
                                "; ++n) {\n" + line("(from + n)");
-      text += "  for (int from = 0; from * " + number(block_ / across_) + " < " + number(rows_.length) +
+      text += "  for (Index from = 0; from * " + number(block_ / across_) + " < " + number(rows_.length) +
               "; from += " + number(together_) + ") {\n" + arrays + head + reads + "    }\n" + head +
               computed(own, reductions, pass) + "    }\n  }\n";
     }
@@ -407,8 +409,8 @@ class ColumnWriter {
   const ColumnLoops& loops_;
   const MapRows& rows_;
   const MapCode code_;
-  std::vector<std::vector<bool>> computed_;  // by pass and value of each element
-  int multiprocessors_;
+  const std::vector<std::vector<bool>> computed_;  // by pass and value of each element
+  const int multiprocessors_;
   std::int64_t width_ = 1, across_ = 1, block_ = 256;
   std::int64_t together_ = 1, held_ = 0;  // accesses at a time; packs of a thread that stay
 };

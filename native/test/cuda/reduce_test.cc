@@ -92,6 +92,21 @@ TEST(CudaReduceSource, MeansOfColumnsWhatTheHostsKernelMeans) {
   expectHosts("reduce", specs, sources, false);
 }
 
+// Nothing that counts elements is an int.
+TEST(CudaReduceSource, CountsLongColumnsIn64Bits) {
+  KernelSpec spec;
+  spec.kind = KernelSpec::Kind::reduce;
+  spec.how = ReduceHow::max;
+  spec.outer = 1, spec.length = (std::int64_t{1} << 31) + 5, spec.inner = 16;
+  spec.input = spec.output = DType::u8;
+  KernelSource source;
+  reduceSource(spec, 132, &source);
+  EXPECT_TRUE(source.wide);
+  EXPECT_NE(source.text.find("typedef long long Index"), std::string::npos);
+  EXPECT_NE(source.text.find("(Index from = 0;"), std::string::npos);
+  EXPECT_NE(source.text.find("((Index)blockIdx.x"), std::string::npos);
+}
+
 TEST(CudaChooseSource, SelectsManyPositionsAsTheHostSortsThem) {
   std::vector<KernelSpec> specs;
   std::vector<KernelSource> sources;

@@ -26,6 +26,7 @@ import {
   reshape,
   slice,
   state,
+  sum,
   tensor,
   topK,
   upload,
@@ -151,6 +152,15 @@ const rows = orThrow(
     { fuse: true },
   ),
 )
+// A kernel whose rows lie side by side.
+const columns = orThrow(
+  compile(
+    graph({ x: tensor('f32', [8, 16]) }, ({ x }) => ({
+      y: x.pipe(upload(), mul(2), sum({ axis: 0 }), download()),
+    })),
+    { fuse: true },
+  ),
+)
 // Values without elements of every life.
 const empty = orThrow(
   compile(
@@ -165,6 +175,7 @@ const empty = orThrow(
 const plans = [
   empty,
   rows,
+  columns,
   appends,
   scratched,
   products,
@@ -194,6 +205,7 @@ test('know every field of every kernel: what was written is read', () => {
     )
   const tables = rows.nodes.flatMap(({ kernel }) => (kernel?.kind === 'map' ? kernel.operands : []))
   expect(tables.filter(({ indexed }) => indexed).length).toBe(1)
+  expect(columns.nodes.filter(({ kernel }) => kernel?.kind === 'map' && kernel.axis === 0).length).toBe(1)
   expect(appends.nodes.some(({ kernel }) => kernel?.kind === 'attention' && kernel.appended === 1)).toBe(true)
   expect(products.nodes.filter(({ kernel }) => kernel?.kind === 'matmul' && kernel.epilogue).length).toBe(2)
   const scratch = scratched.nodes.flatMap(({ kernel }) =>

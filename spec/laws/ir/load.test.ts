@@ -14,6 +14,7 @@ import {
 } from '../../../dsl/index.js'
 import type { KernelSpec, MapSpec } from '../../../dsl/ir/kernel-spec.js'
 import { parsePlan } from '../../../dsl/ir/load.js'
+import { resultElements } from '../../../dsl/ir/map-rows.js'
 import type { Plan } from '../../../dsl/ir/plan.js'
 import { toJSON } from '../../../dsl/ir/text.js'
 import { verify } from '../../../dsl/verify/verify.js'
@@ -226,6 +227,14 @@ describe('what only the loader can see', () => {
     expect(
       tags(withKernel(2, { shape: [], operands: [{ ...operand, strides: [] }], results: row })),
     ).toContain('BadKernel nodes[2].kernel.shape')
+    for (const axis of [1, -1, 0.5])
+      expect(tags(withKernel(2, { axis })).join()).toMatch(/(OutOfRange|WrongType) nodes\[2\]\.kernel\.axis/)
+    expect(tags(withKernel(2, { shape: [48], axis: 0, operands: [{ ...operand, strides: [1] }] }))).toContain(
+      'WrongType nodes[2].kernel.axis',
+    )
+    const total = { value: 0, dtype: 'f32', row: true } as const
+    expect(resultElements({ shape: [6, 8] }, total)).toBe(6)
+    expect(resultElements({ shape: [6, 8], axis: 0 }, total)).toBe(8)
     const deep = Array.from({ length: 65 }, (_, i) => ['rowSum', i])
     expect(tags(withKernel(2, { code: [['operand', 0], ...deep] }))).toContain(
       'BadKernel nodes[2].kernel.code',

@@ -36,8 +36,9 @@ export type Effort = 'wide' | 'several' | 'free' | 'lean'
 const hasSeveral = (effort: Effort): boolean => effort === 'wide' || effort === 'several'
 
 /**
- * Elementwise operations and reductions of the same rows that become one kernel. Its results are the value of the
- * last member, and those of others that something outside reads, which then comes after the last member.
+ * Elementwise operations and reductions of the same rows that become one kernel. Its results are the value
+ * of the last member, and those of others that something outside reads, which then comes after the last
+ * member.
  */
 export interface Region {
   /** Latest first. */
@@ -447,7 +448,8 @@ export class Regions {
     // What two kernels read and write after one another has to fit the cache as what one reads and writes.
     const apart = given + stored + before
     const alone = this.time({ points: count, slots }, given + stored, apart)
-    // A reduction of rows that is alone stays the kernel that it is, which may divide a row among blocks.
+    // A reduction of rows that is alone is compared as if it filled the device: those that do not are in parts
+    // already, where that is worth it (pass `split`).
     const isAlone = region.isRow && region.inner === 1 && region.members.length === 1
     const after = this.timeOf(isAlone ? { ...region, length: 0 } : region, before, apart)
     const joined = this.timeOf(joinedRegion, others + fresh + written + more, apart)

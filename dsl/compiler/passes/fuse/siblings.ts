@@ -294,7 +294,7 @@ interface Apart {
   readonly moved: number
 }
 
-/** A reduction that is alone stays the kernel that it is, which may divide a row among blocks. */
+/** A reduction of rows that is alone, compared as if it filled the device (fuse/regions.ts). */
 const aloneOf = (region: Region): Region =>
   region.isRow && region.inner === 1 && region.members.length === 1 ? { ...region, length: 0 } : region
 
