@@ -245,22 +245,13 @@ Status CudaDriver::eventQuery(Event event) {
   return context_->check(call_.cuEventQuery(cu(event)), "cuEventQuery");
 }
 
-// A thread that sleeps longer is woken up to 100 µs late by a virtual processor, which a short tick would
-// feel: an event is asked again and again at first. The driver itself would spin for ever on an event that
-// was not created with the flag for blocking waits.
+// The driver would spin for ever on an event that was not created with the flag for blocking waits.
 Status CudaDriver::eventSynchronize(Event event) {
-  constexpr std::chrono::milliseconds spun{1};
+  if (isAwaited(event)) return context_->check(call_.cuEventSynchronize(cu(event)), "cuEventSynchronize");
   constexpr std::chrono::microseconds longest{100};
-  const auto until =
-      std::chrono::steady_clock::now() + (isAwaited(event) ? spun : std::chrono::milliseconds{0});
   std::chrono::microseconds pause{5};
   for (;;) {
     if (const Status status = eventQuery(event); status != Status::notReady) return status;
-    if (std::chrono::steady_clock::now() < until) {
-      std::this_thread::yield();
-      continue;
-    }
-    if (isAwaited(event)) return context_->check(call_.cuEventSynchronize(cu(event)), "cuEventSynchronize");
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, longest);
   }

@@ -118,29 +118,29 @@ void IssueThread::leave(Queue& queue) {
   stopping_ = false;
 }
 
-// Waits for a queue without sleep, for as long as JavaScript may take to answer the end of a tick with the
-// next one. The thread is not `sleeping_`, so nobody wakes it, and the lock is free.
-void IssueThread::linger(std::unique_lock<std::mutex>& lock) {
-  constexpr std::chrono::microseconds patience{200};
-  const std::uint64_t known = news_.load(std::memory_order_acquire);
-  lock.unlock();
-  const auto until = std::chrono::steady_clock::now() + patience;
-  while (news_.load(std::memory_order_acquire) == known && std::chrono::steady_clock::now() < until)
-    std::this_thread::yield();
-  lock.lock();
+// Waits for a queue in the line, or the end. While the thread is awake it is not `sleeping_`, so nobody wakes
+// it, and the lock is free.
+void IssueThread::idle(std::unique_lock<std::mutex>& lock) {
+  const auto began = std::chrono::steady_clock::now();
+  // The host device computes on the processors that this would take.
+  if (kind_ != "host") {
+    const std::uint64_t known = news_.load(std::memory_order_acquire);
+    lock.unlock();
+    patience_.await([&] { return news_.load(std::memory_order_acquire) != known; });
+    lock.lock();
+  }
+  while (first_ == nullptr && !stopping_) {
+    sleeping_ = true;
+    work_.wait(lock);
+    sleeping_ = false;
+  }
+  patience_.waited(std::chrono::steady_clock::now() - began);
 }
 
 void IssueThread::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    while (first_ == nullptr && !stopping_) {
-      // The host device computes on the processors that this would take.
-      if (kind_ != "host") linger(lock);
-      if (first_ != nullptr || stopping_) break;
-      sleeping_ = true;
-      work_.wait(lock);
-      sleeping_ = false;
-    }
+    if (first_ == nullptr && !stopping_) idle(lock);
     if (first_ == nullptr) return;
     Queue& queue = *first_;
     first_ = queue.next_;

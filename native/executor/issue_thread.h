@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "driver/driver.h"
+#include "executor/patience.h"
 
 namespace braid {
 
@@ -71,7 +72,7 @@ class IssueThread {
   bool stand(Queue& queue);
   void unstand(Queue& queue);
   bool allAreFull() const;
-  void linger(std::unique_lock<std::mutex>& lock);
+  void idle(std::unique_lock<std::mutex>& lock);
 
   const std::string kind_;
   const int ordinal_;
@@ -83,6 +84,7 @@ class IssueThread {
   Queue *first_ = nullptr, *last_ = nullptr;  // the line
   Queue* current_ = nullptr;                  // issuing, no lock held
   bool sleeping_ = false, stopping_ = false;
+  Patience patience_;
   // Grows where there is something new for the thread: a queue in the line, the end.
   std::atomic<std::uint64_t> news_ = 0;
 

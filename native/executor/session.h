@@ -11,6 +11,7 @@
 
 #include "executor/issue_thread.h"
 #include "executor/issuer.h"
+#include "executor/patience.h"
 #include "executor/sequence.h"
 
 namespace braid {
@@ -128,6 +129,7 @@ class Session : private IssueThread::Queue {
   void leaveSequence(std::uint64_t tick, const MaybeFailure& failure);
   void completeLoop();
   MaybeFailure awaitTick(std::uint64_t tick);
+  Status awaitEnd(Driver& driver, Event end);
   Failure asynchronous(Failure noticed, std::uint64_t tick, LaneId lane);
   WorkLabel failedWork(LaneId lane);
   // Keeps the first failure, with one exception: the completion thread replaces one that the issuing thread
@@ -174,6 +176,7 @@ class Session : private IssueThread::Queue {
   std::mutex transferMutex_;  // held by load, read, take and close until they return
   SessionStats last_;         // as they were when it closed
   bool entered_ = false;      // the issuing thread
+  Patience patience_;         // the completion thread's
   std::thread completing_;
   std::thread::id completer_;  // of `completing_`, also while that is joined
 };

@@ -1,11 +1,14 @@
 /** Milliseconds. A tick that takes no longer is awaited without sleep, and for no longer than this. */
-const patience = 1
+const patience = 5
 
 /**
  * Keeps the event loop turning while a short tick is on the device. A loop that sleeps is woken 50 to 150 µs
- * late on a virtual processor, and until then the device has nothing to do.
+ * late on a virtual processor, and until then the device has nothing to do. The addon's threads wait in the
+ * same way (native/executor/patience.h).
  */
 export class Awake {
+  /** How long ticks took lately. They end in groups: a long one is forgotten after some short ones only. */
+  #lately = 0
   #until = 0
   #turns = false
 
@@ -14,7 +17,8 @@ export class Awake {
 
   /** A tick has ended that took this many milliseconds. */
   ended(took: number, now: number): void {
-    if (took >= patience) return
+    this.#lately = Math.max(Math.min(took, 8 * patience), this.#lately / 2)
+    if (this.#lately >= patience) return
     this.#until = now + patience
     if (this.#turns) return
     this.#turns = true

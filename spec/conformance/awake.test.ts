@@ -19,7 +19,18 @@ it('stays awake for a moment after a short tick, and sleeps then', async () => {
 })
 
 it('sleeps after a long tick', async () => {
-  expect(await asked(5, () => true)).toBe(0)
+  expect(await asked(20, () => true)).toBe(0)
+})
+
+it('sleeps after short ticks that ended together with a long one', async () => {
+  let count = 0
+  const awake = new Awake(() => ++count > 0)
+  for (const took of [40, 0.1, 0.1]) awake.ended(took, performance.now())
+  await setTimeout(20)
+  expect(count).toBe(0)
+  for (let i = 0; i < 4; i++) awake.ended(0.1, performance.now())
+  await setTimeout(20)
+  expect(count).toBeGreaterThan(0)
 })
 
 it('sleeps when no tick is in flight', async () => {
