@@ -124,9 +124,30 @@ class Accesses {
   }
 }
 
+/** What regions of equal kernels have in common, as the numbers that say it. */
+interface Form {
+  readonly words: readonly number[]
+  readonly fused: Fused
+  /** The operands of the kernel, by their places in `reads` of the region. */
+  readonly order: readonly number[]
+}
+
+/** Far faster than a text of the same numbers, which would be made for each region only to be looked up. */
+const hashOf = (words: readonly number[]): number => {
+  let hash = words.length
+  for (const word of words) hash = (Math.imul(hash, 31) + word) | 0
+  return hash
+}
+
+const isSameForm = (a: readonly number[], b: readonly number[]): boolean => {
+  if (a.length !== b.length) return false
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false
+  return true
+}
+
 /** The kernels of regions. A large graph repeats few forms, and each has one kernel. */
 export class FusedKernels {
-  private readonly known = new Map<string, { readonly fused: Fused; readonly order: readonly number[] }>()
+  private readonly known = new Map<number, Form[]>()
   private readonly accesses = new Accesses()
   private readonly instructions = new Instructions()
   /** By node: its place in the form of the region that `placedBy` numbers. */
@@ -144,22 +165,22 @@ export class FusedKernels {
 
   /** The kernel of a region, and the nodes whose values are its operands. */
   of(region: Region): { readonly fused: Fused; readonly reads: readonly number[] } {
-    const { text, reads } = this.formOf(region)
-    let known = this.known.get(text)
-    if (known === undefined) {
+    const { words, reads } = this.formOf(region)
+    const hash = hashOf(words)
+    let alike = this.known.get(hash)
+    if (alike === undefined) this.known.set(hash, (alike = []))
+    let form = alike.find(other => isSameForm(other.words, words))
+    if (form === undefined) {
       const code = new Code(this.instructions)
       const made = fusedKernel(this.regions, this.ir, region, code)
-      known = { fused: made.fused, order: made.reads.map(read => reads.indexOf(read)) }
-      this.known.set(text, known)
+      form = { words, fused: made.fused, order: made.reads.map(read => reads.indexOf(read)) }
+      alike.push(form)
     }
-    return { fused: known.fused, reads: known.order.map(place => reads[place]!) }
+    return { fused: form.fused, reads: form.order.map(place => reads[place]!) }
   }
 
-  /**
-   * What a region computes, as a text that is equal for regions of equal kernels, and the nodes that it
-   * reads. The text is joined at once: one that grows is kept as the tree of its parts.
-   */
-  private formOf(region: Region): { readonly text: string; readonly reads: readonly number[] } {
+  /** What a region computes, in numbers that are equal for regions of equal kernels, and what it reads. */
+  private formOf(region: Region): { readonly words: readonly number[]; readonly reads: readonly number[] } {
     const { places, placedBy, regions, ir } = this
     const { values, access } = regions
     const { members, shape, length, inner, isRow, results } = region
@@ -184,7 +205,7 @@ export class FusedKernels {
       places[id] = count++
     }
     for (const id of results) words.push(places[id]!)
-    return { text: words.join(), reads }
+    return { words, reads }
   }
 }
 

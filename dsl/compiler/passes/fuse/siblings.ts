@@ -36,6 +36,9 @@ class Siblings {
   /** By node: how many regions were noted as its readers in this round, and the last ones, in a ring. */
   private readonly noted: Int32Array
   private readonly readers: Int32Array
+  /** By node: the last round in which another region came to read it, or one that reads it moved. */
+  private readonly changed: Int32Array
+  private rounds = 0
 
   constructor(
     private readonly ir: Checked,
@@ -64,6 +67,7 @@ class Siblings {
     }
     this.noted = new Int32Array(count)
     this.readers = new Int32Array(mostTried * count)
+    this.changed = new Int32Array(count)
     // What was joined reads more, so that others may join it. A region has few results, so these are few
     // rounds.
     for (let before = -1; before < this.joined; ) {
@@ -79,19 +83,33 @@ class Siblings {
     const open = [id]
     for (const at of open)
       for (const input of this.ir.nodes[at]!.inputs) {
+        this.changed[input] = this.rounds
         if (this.last[input]! >= place) continue
         this.last[input] = place
         if (this.root[input] !== input) open.push(input)
       }
   }
 
-  /** Later regions first: where one is met, those that may take it in are known. */
+  /**
+   * Later regions first: where one is met, those that may take it in are known. After the first round only
+   * those are tried around which something changed since the round before began.
+   */
   private round(): void {
     const { all } = this.regions
+    this.rounds++
     this.noted.fill(0)
-    for (let number = 0; number < all.length; number++)
-      if (all[number]!.members.length > 0 && !this.isTaken(number))
-        for (const source of all[number]!.sources.ids) this.note(source, number)
+    for (let number = 0; number < all.length; number++) {
+      const region = all[number]!
+      if (region.members.length === 0 || (this.hasChanged(region) && this.isTaken(number))) continue
+      for (const source of region.sources.ids) this.note(source, number)
+    }
+  }
+
+  private hasChanged({ members, results, sources }: Region): boolean {
+    const { changed, rounds, root } = this
+    if (rounds === 1) return true
+    const isNew = (id: number): boolean => changed[id]! >= rounds - 1 || changed[root[id]!]! >= rounds - 1
+    return isNew(members[0]!) || results.some(isNew) || sources.ids.some(isNew)
   }
 
   /**
@@ -204,7 +222,7 @@ class Siblings {
     this.put(region, later, shape)
     const traffic = this.isFused(later) ? trafficOf(regions, ir, later) : undefined
     if (traffic !== undefined && this.isBetter(later, traffic, ...apart)) {
-      for (const id of region.members) this.place(id, later.members[0]!)
+      for (const id of later.members) this.place(id, later.members[0]!)
       region.members = []
       region.results = []
       region.sources = new Sources()
