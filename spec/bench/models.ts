@@ -58,16 +58,21 @@ export const ours = async (body: Body, device: Device, least = seconds) => {
   )
   await using session = orThrow(await open(plan, { device, params: params as never })())
   let ends: readonly number[][] = []
+  /**
+   * Milliseconds a tick, from the end of the first ticks in flight to the end of the last of so many more:
+   * PyTorch's are from the first call's begin to the last one's end, both on the device.
+   */
   const drain = async (ticks: number) => {
     let last: Promise<unknown> | undefined
-    const began = performance.now()
-    let ended = began
-    let left = ticks
+    let began = Number.NaN
+    let ended = Number.NaN
+    let left = ticks + inFlight
     await lastValueFrom(
-      session.run({} as never, { ticks }).pipe(
+      session.run({} as never, { ticks: left }).pipe(
         map(lease => {
           const held = lease as unknown as Disposable & { readonly y: Block }
-          if (--left > 0) return held[Symbol.dispose]()
+          if (--left === ticks) began = performance.now()
+          if (left > 0) return held[Symbol.dispose]()
           ended = performance.now()
           last = endsOf(device, held.y, body).then(found => {
             ends = found

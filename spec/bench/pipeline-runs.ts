@@ -57,16 +57,20 @@ export const ours = async (
   await using device = orThrow(await Device.open(name)())
   await using session = orThrow(await open(plan, { device, params: values() as never })())
   let outputs: readonly Output[] = []
-  /** Milliseconds a tick, from the first submission to the last lease; its outputs are copied after that. */
+  /**
+   * Milliseconds a tick, from the end of the first ticks in flight to the end of the last of so many more; its
+   * outputs are copied after that.
+   */
   const drain = async (ticks: number) => {
-    let left = ticks
+    let left = ticks + inFlight
+    let began = Number.NaN
     let ended = Number.NaN
-    const began = performance.now()
     await lastValueFrom(
-      session.run({} as never, { ticks }).pipe(
+      session.run({} as never, { ticks: left }).pipe(
         map(lease => {
           using held = lease as unknown as Disposable & Readonly<Record<string, Output>>
-          if (--left > 0) return
+          if (--left === ticks) began = performance.now()
+          if (left > 0) return
           ended = performance.now()
           const named = Object.entries(held).sort(([a], [b]) => (a < b ? -1 : 1))
           outputs = named.map(([, value]) => value.slice())

@@ -4,16 +4,18 @@
 
 JOBS is JSON: `steps`, `seconds`, `warm`, `inFlight`, and `jobs`, each with the `pipeline`'s name, its `shape`,
 the `folder` that holds its input and parameters as raw numbers, and, where not all of the ways are wanted,
-their names as `ways`. Each pipeline (pipeline_bodies.py) is run in eight ways: on one stream or on several; issued call by call or captured into CUDA graphs; tick after tick
-on the same streams, or with streams (and buffers) of its own for each tick in flight. In all of them at most
-`inFlight` ticks are in flight: before a tick is issued, the host waits for the end of the tick that had its
-output buffers before. Events are made once. A tensor that another stream reads is kept until its tick has
-ended, so that no `record_stream` is needed.
+their names as `ways`. Each pipeline (pipeline_bodies.py) is run in eight ways: on one stream or on several;
+issued call by call or captured into CUDA graphs; tick after tick on the same streams, or with streams (and
+buffers) of its own for each tick in flight. In all of them at most `inFlight` ticks are in flight: before a
+tick is issued, the host waits for the end of the tick that had its output buffers before. Events are made
+once. A tensor that another stream reads is kept until its tick has ended, so that no `record_stream` is
+needed.
 
 One JSON object on standard output: for each job, by way, milliseconds a tick (the median of three times, each
-from the first call to the end of the last tick: of `steps` ticks, or of as many as `seconds` last, ten at
-least), MiB reserved at the peak, and whether its outputs are those of the first way, bit for bit. The outputs
-of the first way are written to the job's folder, one after the other, by name, as `outputs`.
+from the end of the first ticks in flight to the end of the last tick: of `steps` ticks, or of as many as
+`seconds` last, ten at least), MiB reserved at the peak, and whether its outputs are those of the first way,
+bit for bit. The outputs of the first way are written to the job's folder, one after the other, by name, as
+`outputs`.
 """
 
 import gc
@@ -140,8 +142,10 @@ class Captured:
 
 
 def milliseconds(way, ticks):
-    began = time.perf_counter()
-    for n in range(ticks):
+    for n in range(ticks + in_flight):
+        if n == 2 * in_flight - 1:
+            way.slots[in_flight - 1].end.synchronize()
+            began = time.perf_counter()
         way.tick(n)
     torch.cuda.synchronize()
     return (time.perf_counter() - began) / ticks * 1e3
