@@ -22,8 +22,8 @@ export interface Meaning {
  */
 const safety = 3
 
-/** Which way an element of a node's value is moved. */
-type Direction = (node: number, element: number) => 1 | -1
+/** Which way an element of a node's value is moved. `isAbove`: it is larger than the mean of the value. */
+type Direction = (node: number, element: number, isAbove: boolean) => 1 | -1
 
 // A hash of both numbers, so that the directions are the same in every run.
 const scattered: Direction = (node, element) => {
@@ -33,6 +33,8 @@ const scattered: Direction = (node, element) => {
   return (h ^ (h >>> 13)) & 1 ? 1 : -1
 }
 const upward: Direction = () => 1
+// A variance sees no shift, and scattered changes cancel in it: what is spread further changes it most.
+const apart: Direction = (_node, _element, isAbove) => (isAbove ? 1 : -1)
 
 /** The largest finite magnitude. */
 const largest = (values: HostArray | Float32Array): number => {
@@ -42,6 +44,12 @@ const largest = (values: HostArray | Float32Array): number => {
     if (size > most && size < Number.POSITIVE_INFINITY) most = size
   }
   return most
+}
+
+const meanOf = (values: HostArray | Float32Array): number => {
+  let sum = 0
+  for (let i = 0; i < values.length; i++) sum += values[i]!
+  return sum / values.length
 }
 
 /** The largest relative error that a device may show in the values of a node, of exact operands. */
@@ -91,9 +99,10 @@ const disturbing =
     const by = tolerance * Math.max(largest(given), beside ?? 0)
     const write = writer(dtype)
     const moved = value.slice()
+    const mean = meanOf(given)
     for (let i = 0; i < moved.length; i++) {
       const unit = 2 * roundoff[dtype] * Math.abs(given[i]!)
-      moved[i] = write(given[i]! + direction(node.id, i) * Math.max(by, unit))
+      moved[i] = write(given[i]! + direction(node.id, i, given[i]! > mean) * Math.max(by, unit))
     }
     return moved
   }
@@ -111,11 +120,11 @@ const change = (values: HostArray, moved: HostArray, read: (value: HostArray) =>
 
 /**
  * What `interpret` yields, with what rounding is worth in it: the graph is also run with every inexact
- * result moved by as much as its operator lets a device differ, once in scattered directions and once
- * upward, and the largest change of an output, one unit in the last place at least, is allowed three times.
- * So what is allowed follows from the values themselves: the lengths of the sums, the element types, the
- * depth of the graph, what cancels and what grows. An output with nothing inexact before it must be equal
- * bit for bit. `feeds` are subscribed to three times.
+ * result moved by as much as its operator lets a device differ, once in scattered directions, once upward
+ * and once away from its mean, and the largest change of an output, one unit in the last place at least, is
+ * allowed three times. So what is allowed follows from the values themselves: the lengths of the sums, the
+ * element types, the depth of the graph, what cancels and what grows. An output with nothing inexact before it
+ * must be equal bit for bit. `feeds` are subscribed to four times.
  */
 export const meaning =
   <I extends Ports, O extends Ports>(graph: Graph<I, O> | GraphIR, options: InterpretOptions = {}) =>
@@ -127,7 +136,7 @@ export const meaning =
       const run = (disturb?: Disturb) =>
         runRanks(prepared, [{ ...inputs, disturb }], options.ticks ?? 1).pipe(map(([only]) => only!))
       const inexact = inexactNodes(prepared)
-      const directions = inexact.includes(true) ? [scattered, upward] : []
+      const directions = inexact.includes(true) ? [scattered, upward, apart] : []
       const runs = [run(), ...directions.map(direction => run(disturbing(prepared, inexact, direction)))]
       return zip(runs).pipe(
         map(([values, ...moved]) => ({

@@ -4,7 +4,18 @@
 import fc from 'fast-check'
 import { lastValueFrom, toArray } from 'rxjs'
 import { expect, it } from 'vitest'
-import { download, graph, interpret, irOf, matmul, param, tensor, upload } from '../../../dsl/index.js'
+import {
+  download,
+  exp,
+  graph,
+  interpret,
+  irOf,
+  matmul,
+  param,
+  tensor,
+  upload,
+  variance,
+} from '../../../dsl/index.js'
 import { distance, meaning } from '../../../dsl/interpret/meaning.js'
 import type { GraphIR } from '../../../dsl/ir/graph.js'
 import type { DType } from '../../../dsl/ir/tensor.js'
@@ -85,6 +96,30 @@ it('allows an output of one element what products in f32 make of it', async () =
     },
   )
   expect(differ).toBeGreaterThan(often(20))
+})
+
+it('allows a variance of inexact values what spreads these', async () => {
+  const length = 256
+  const net = graph({ x: tensor('f32', [length]) }, ({ x }) => ({
+    y: x.pipe(upload(), exp(), variance(), download()),
+  }))
+  const varianceOf = (values: Float32Array): number => {
+    const mean = values.reduce((sum, value) => sum + value, 0) / length
+    return values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / length
+  }
+  const given = fc.tuple(fc.integer({ min: 1, max: 1e6 }), fc.double({ min: 1e-5, max: 1e-1, noNaN: true }))
+  await fc.assert(
+    fc.asyncProperty(given, async ([seed, reach]) => {
+      const x = Float32Array.from({ length }, (_, i) => reach * Math.sin(seed + i))
+      const [only] = await lastValueFrom(meaning(net, { ticks: 1 })({ x: [x] }).pipe(toArray()))
+      const { values, allowed } = only!
+      // A device whose exponentials above 1 are one unit too large, and those below it as much too small.
+      const spread = x.map(value => Math.exp(value) * (1 + Math.sign(value) * 2 ** -23))
+      const got = Float32Array.of(varianceOf(spread))
+      expect(distance(got, values['y'] as Float32Array, allowed['y']!).wrong).toBeUndefined()
+    }),
+    { numRuns: runs(300) },
+  )
 })
 
 it('allows whole types nothing, and most floats some units in the last place', async () => {
