@@ -12,8 +12,11 @@ import { bf16ToNumber } from './stream-values.js'
 
 /** Of each end of an output, so many elements are compared; as models.py has it. */
 const sampled = 4096
-/** Ticks in flight. A tick of a chain takes some 30 µs, less than the way to JavaScript and back. */
-const inFlightOf = ({ kind }: Body): number => (kind === 'chain' ? 8 : 3)
+/**
+ * Ticks in flight. Of PyTorch's calls as many are as the driver's queue takes; a model's activations would take
+ * much memory. A tick of a chain takes some 30 µs, less than the way to JavaScript and back.
+ */
+const inFlightOf = ({ kind }: Body): number => (kind === 'gpt' || kind === 'decode' ? 3 : 8)
 const seconds = 0.1
 
 interface Theirs {

@@ -3,14 +3,15 @@ import { describe, expect, it } from 'vitest'
 import { type CompileOptions, download, graph, normal, tensor, uniform, upload } from '../../dsl/index.js'
 import type { Sample } from '../fixtures/graphs/random.js'
 import { opened, present } from './devices.js'
-import { expectMeant, outputsOf } from './meant.js'
+import { expectMeant, meantOf, outputsOf } from './meant.js'
 
 const net = graph({ x: tensor('f32', [3, 7]) }, ({ x }) => {
   const at = x.pipe(upload())
   return {
     flat: at.pipe(uniform({ seed: 2 ** 53 - 1 }), download()),
     half: at.pipe(uniform({ seed: 7, dtype: 'bf16' }), download()),
-    bell: at.pipe(normal({ seed: 7, dtype: 'f16' }), download()),
+    bell: at.pipe(normal({ seed: 7 }), download()),
+    halfBell: at.pipe(normal({ seed: 7, dtype: 'f16' }), download()),
   }
 })
 const made: Sample = {
@@ -20,7 +21,7 @@ const made: Sample = {
   params: {},
   feeds: { x: Array.from({ length: 5 }, () => new Float32Array(21)) },
   ticks: 5,
-  outputs: { flat: 'f32', half: 'bf16', bell: 'f16' },
+  outputs: { flat: 'f32', half: 'bf16', bell: 'f32', halfBell: 'f16' },
   text: '',
 }
 
@@ -29,6 +30,11 @@ const ways: readonly CompileOptions[] = [
   { fuse: true },
   { storage: 'planned', mode: 'graph' },
 ]
+
+it('allow a device no rounding of its own', async () => {
+  for (const { allowed } of await meantOf(made))
+    expect(allowed).toEqual({ flat: 0, half: 0, bell: 0, halfBell: 0 })
+})
 
 describe.each(present)('random numbers on %s', device => {
   it.each(ways)('are those of interpret, compiled with %o', async compile => {

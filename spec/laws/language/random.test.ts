@@ -51,6 +51,17 @@ describe('uniform and normal', () => {
     expect(Math.abs(bell.variance - 1)).toBeLessThan(0.08)
   })
 
+  it('a normal number is that of the two uniform ones that it is made of, but for its last bits', async () => {
+    const [got] = await ticksOf(x => x.pipe(braid.normal({ seed: 5 })), 1)
+    const numberOf = (i: number, stream: number): number =>
+      (philox([Math.floor(i / 4), 0, 0, stream], [5, 0])[i % 4]! >>> 8) * 2 ** -24
+    for (const [i, value] of got!.entries()) {
+      const radius = Math.sqrt(-2 * Math.log(1 - numberOf(i, 0)))
+      const wanted = radius * Math.cos(2 * Math.PI * numberOf(i, 1))
+      expect(Math.abs(value - wanted)).toBeLessThanOrEqual(4 * 2 ** -24 * Math.max(radius, 2 ** -12))
+    }
+  })
+
   it('other seeds give other numbers, large ones too; one seed gives the same', async () => {
     const seeds = [0, 1, 2 ** 32, 2 ** 53 - 1]
     const rows = await Promise.all(
