@@ -11,6 +11,7 @@
 #include "cuda/products/matmul.h"
 #include "cuda/sources/source.h"
 #include "kernels/check.h"
+#include "kernels/map_rows.h"
 
 namespace braid::cuda {
 CudaDriver::CudaDriver(std::shared_ptr<Context> context, const LibraryPaths& paths)
@@ -332,7 +333,7 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
       if (spec.how >= ReduceHow::argmax)
         chooseSource(spec, &source);
       else
-        reduceSource(spec, info_.multiprocessors, &source);
+        mapSource(reductionAsMap(spec), info_.multiprocessors, &source);
       return prepareSource(source, 1, "reduce", kernel);
     }
     case KernelSpec::Kind::scan: {

@@ -84,7 +84,7 @@ CpuKernelResult makeCpuMapRows(const KernelSpec& spec);  // of maps that `hasRow
 CpuKernelResult makeCpuMatmul(const KernelSpec& spec);
 CpuKernelResult makeCpuAttention(const KernelSpec& spec);
 CpuKernelResult makeCpuConv(const KernelSpec& spec);
-CpuKernelResult makeCpuReduce(const KernelSpec& spec);
+CpuKernelResult makeCpuChoose(const KernelSpec& spec);
 CpuKernelResult makeCpuScan(const KernelSpec& spec);
 CpuKernelResult makeCpuGather(const KernelSpec& spec);
 CpuKernelResult makeCpuAppend(const KernelSpec& spec);

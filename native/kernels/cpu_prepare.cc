@@ -3,6 +3,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu.h"
+#include "kernels/map_rows.h"
 
 namespace braid {
 namespace {
@@ -73,7 +74,9 @@ Status prepareCpu(CpuKernelResult* kernel, const KernelSpec& spec, HostCallback 
     case KernelSpec::Kind::matmul: *kernel = makeCpuMatmul(spec); break;
     case KernelSpec::Kind::attention: *kernel = makeCpuAttention(spec); break;
     case KernelSpec::Kind::conv: *kernel = makeCpuConv(spec); break;
-    case KernelSpec::Kind::reduce: *kernel = makeCpuReduce(spec); break;
+    case KernelSpec::Kind::reduce:
+      *kernel = spec.how >= ReduceHow::argmax ? makeCpuChoose(spec) : makeCpuMapRows(reductionAsMap(spec));
+      break;
     case KernelSpec::Kind::scan: *kernel = makeCpuScan(spec); break;
     case KernelSpec::Kind::gather: *kernel = makeCpuGather(spec); break;
     case KernelSpec::Kind::append: *kernel = makeCpuAppend(spec); break;

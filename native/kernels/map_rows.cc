@@ -36,6 +36,26 @@ bool isRowOperand(const KernelSpec& spec, std::size_t operand) {
   return spec.shape[axis] == 1 || !differsAlong(spec, operand, axis);
 }
 
+KernelSpec reductionAsMap(const KernelSpec& spec) {
+  const MapOp op = spec.how == ReduceHow::max    ? MapOp::rowMax
+                   : spec.how == ReduceHow::min  ? MapOp::rowMin
+                   : spec.how == ReduceHow::mean ? MapOp::rowMean
+                                                 : MapOp::rowSum;
+  KernelSpec rows;
+  rows.kind = KernelSpec::Kind::map;
+  rows.shape = {spec.outer, spec.length};
+  rows.computeInt = spec.input == DType::i32 || spec.input == DType::u8;
+  rows.operands = {{spec.input, 0, {spec.length * spec.inner, spec.inner}}};
+  if (spec.inner > 1) {
+    rows.axis = 1;
+    rows.shape.push_back(spec.inner);
+    rows.operands[0].strides.push_back(1);
+  }
+  rows.code = {{MapOp::operand, 0}, {op, 0}};
+  rows.results = {{1, spec.output, true}};
+  return rows;
+}
+
 MapRows::MapRows(const KernelSpec& spec)
     : isRow(spec.code.size()), isRead(spec.code.size()), depth(spec.code.size()) {
   const std::size_t axis = rowAxis(spec);

@@ -50,9 +50,6 @@ bool isFewQueries(const KernelSpec& spec);
 // a thread where a group has few filters. Sums in f32, in an order that depends on the sizes and the device
 // alone.
 void convSource(const KernelSpec& spec, int architecture, int multiprocessors, KernelSource* source);
-// A reduction over the middle of outer × length × inner. The order of additions depends on the sizes alone,
-// so equal inputs give equal bits.
-void reduceSource(const KernelSpec& spec, int multiprocessors, KernelSource* source);
 // The positions of the largest or smallest elements along the middle of outer × length × inner, best first.
 void chooseSource(const KernelSpec& spec, KernelSource* source);
 // Sums of the elements up to each place along the middle of outer × length × inner. The order of additions

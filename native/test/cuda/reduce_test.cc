@@ -1,4 +1,5 @@
 #include "kernels/cpu.h"
+#include "kernels/map_rows.h"
 #include "test/cuda/emulated.h"
 
 // Reductions of columns, and the selection of many positions, as the text for a GPU, run on the processor,
@@ -85,7 +86,7 @@ TEST(CudaReduceSource, MeansOfColumnsWhatTheHostsKernelMeans) {
         spec.input = type;
         const bool whole = type == DType::u8 || type == DType::i32;
         spec.output = how != ReduceHow::sum ? type : whole ? DType::i32 : DType::f32;
-        reduceSource(spec, multiprocessors, &sources.emplace_back());
+        mapSource(reductionAsMap(spec), multiprocessors, &sources.emplace_back());
         wide += *sources.back().vector.entry ? 1 : 0;
       }
   EXPECT_GE(wide, 30u);
@@ -100,7 +101,7 @@ TEST(CudaReduceSource, CountsLongColumnsIn64Bits) {
   spec.outer = 1, spec.length = (std::int64_t{1} << 31) + 5, spec.inner = 16;
   spec.input = spec.output = DType::u8;
   KernelSource source;
-  reduceSource(spec, 132, &source);
+  mapSource(reductionAsMap(spec), 132, &source);
   EXPECT_TRUE(source.wide);
   EXPECT_NE(source.text.find("typedef long long Index"), std::string::npos);
   EXPECT_NE(source.text.find("(Index from = 0;"), std::string::npos);

@@ -4,31 +4,17 @@
 #include "kernels/cpu.h"
 #include "kernels/element.h"
 
+// Kernels that find positions: argmax and argmin, with one position or several.
+
 namespace braid {
 namespace {
 
-// Columns reduced side by side. Along the reduced axis the order is always first to last, whatever the shape,
-// so that a sum is the same sum on every run. Floats are added in f64 and rounded once, as in the reference.
+// Columns that are searched side by side.
 constexpr std::int64_t kColumns = 512;
 
-template <class Value>
-Value combine(ReduceHow how, Value a, Value b) {
-  switch (how) {
-    case ReduceHow::max: return element::max(a, b);
-    case ReduceHow::min: return element::min(a, b);
-    default: return element::add(a, b);
-  }
-}
-
-// In f64 there are sums alone.
-template <>
-double combine(ReduceHow, double a, double b) {
-  return a + b;
-}
-
-class CpuReduce final : public CpuKernel {
+class CpuChoose final : public CpuKernel {
  public:
-  explicit CpuReduce(const KernelSpec& spec)
+  explicit CpuChoose(const KernelSpec& spec)
       : how_(spec.how),
         outer_(spec.outer),
         length_(spec.length),
@@ -50,48 +36,14 @@ class CpuReduce final : public CpuKernel {
       sort<std::int32_t>(addresses, scratch, part);
     else if (count_ > 1)
       sort<float>(addresses, scratch, part);
-    else if (how_ >= ReduceHow::argmax && whole)
-      choose<std::int32_t>(addresses, part);
-    else if (how_ >= ReduceHow::argmax)
-      choose<float>(addresses, part);
     else if (whole)
-      reduce<std::int32_t, std::int32_t>(addresses, part);
-    else if (how_ == ReduceHow::sum || how_ == ReduceHow::mean)
-      reduce<float, double>(addresses, part);
+      choose<std::int32_t>(addresses, part);
     else
-      reduce<float, float>(addresses, part);
+      choose<float>(addresses, part);
     return true;
   }
 
  private:
-  template <class Element, class Accumulator>
-  void reduce(const DeviceAddress* addresses, Part part) const {
-    alignas(64) Accumulator total[kColumns];
-    alignas(64) Element row[kColumns];
-    const PartRange rows(outer_ > 1 ? part : Part::all, outer_);
-    const PartRange columns(outer_ > 1 ? Part::all : part, inner_);
-    for (std::int64_t o = rows.first; o < rows.last; ++o) {
-      for (std::int64_t first = columns.first; first < columns.last; first += kColumns) {
-        const std::int64_t count = std::min(kColumns, columns.last - first),
-                           start = o * length_ * inner_ + first;
-        if (inner_ == 1) {
-          total[0] = line<Element, Accumulator>(addresses[0], start, row);
-        } else {
-          element::load(row, addresses[0], input_, start, count);
-          for (std::int64_t i = 0; i < count; ++i) total[i] = row[i];
-          for (std::int64_t l = 1; l < length_; ++l) {
-            element::load(row, addresses[0], input_, start + l * inner_, count);
-            for (std::int64_t i = 0; i < count; ++i) total[i] = combine<Accumulator>(how_, total[i], row[i]);
-          }
-        }
-        if (how_ == ReduceHow::mean)
-          for (std::int64_t i = 0; i < count; ++i) total[i] = element::mean(total[i], length_);
-        for (std::int64_t i = 0; i < count; ++i) row[i] = static_cast<Element>(total[i]);
-        element::store(addresses[1], output_, o * inner_ + first, row, count);
-      }
-    }
-  }
-
   // Whether `next` takes the place of `best`. The first of equal ones stays, and the first NaN.
   template <class Value>
   bool improves(Value next, Value best) const {
@@ -159,20 +111,6 @@ class CpuReduce final : public CpuKernel {
     return static_cast<std::int32_t>(place);
   }
 
-  // Elements that lie side by side, brought in a piece at a time.
-  template <class Element, class Accumulator>
-  Accumulator line(DeviceAddress source, std::int64_t start, Element* piece) const {
-    Accumulator total{};
-    for (std::int64_t done = 0; done < length_; done += kColumns) {
-      const std::int64_t count = std::min(kColumns, length_ - done);
-      element::load(piece, source, input_, start + done, count);
-      std::int64_t i = 0;
-      if (done == 0) total = piece[i++];
-      for (; i < count; ++i) total = combine<Accumulator>(how_, total, piece[i]);
-    }
-    return total;
-  }
-
   ReduceHow how_;
   std::int64_t outer_, length_, inner_;
   DType input_, output_;
@@ -181,6 +119,6 @@ class CpuReduce final : public CpuKernel {
 
 }  // namespace
 
-CpuKernelResult makeCpuReduce(const KernelSpec& spec) { return std::make_unique<CpuReduce>(spec); }
+CpuKernelResult makeCpuChoose(const KernelSpec& spec) { return std::make_unique<CpuChoose>(spec); }
 
 }  // namespace braid
