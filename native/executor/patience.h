@@ -6,15 +6,15 @@
 
 namespace braid {
 
-// How a thread waits for what a device does next. A thread that sleeps is woken 50 to 150 µs late on a
-// virtual processor, and the device may stand still until then. So a thread that lately waited for less than
-// `most` stays awake for so long; where its waits are longer, what it would win is not worth a processor.
+// How a thread waits for the end of a tick, or for the next tick to issue. A thread that sleeps is woken 50
+// to 150 µs late on a virtual processor, and the device may stand still until then. So a thread whose recent
+// waits were shorter than `most` stays awake for that long. Longer waits are not worth a processor.
 class Patience {
  public:
   using Duration = std::chrono::steady_clock::duration;
   static constexpr Duration most = std::chrono::milliseconds{5};
 
-  // Asks `isOver` again and again, for as long as it is worth it. False: the thread has to sleep, if at all.
+  // Polls `isOver`. False: it is not over yet, and the thread should sleep.
   template <class IsOver>
   bool await(const IsOver& isOver) {
     if (lately_ >= most) return false;
@@ -26,8 +26,8 @@ class Patience {
     return false;
   }
 
-  // Counts a wait, asleep or not. Ticks end in groups, so a short wait may come between long ones: one long
-  // wait is forgotten after some short ones only.
+  // Records the length of a wait, asleep or not. Ticks end in groups, so short waits come between long ones:
+  // a long wait counts until several short ones have followed it.
   void waited(Duration wait) { lately_ = std::max(std::min(wait, 8 * most), lately_ / 2); }
 
  private:

@@ -7,7 +7,10 @@ const patience = 5
  * same way (native/executor/patience.h).
  */
 export class Awake {
-  /** How long ticks took lately. They end in groups: a long one is forgotten after some short ones only. */
+  /**
+   * The length of recent ticks. Ticks end in groups: a long one counts until several short ones have followed
+   * it.
+   */
   #lately = 0
   #until = 0
   #turns = false

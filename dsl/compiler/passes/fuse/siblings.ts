@@ -36,7 +36,7 @@ class Siblings {
   /** By node: how many regions were noted as its readers in this round, and the last ones, in a ring. */
   private readonly noted: Int32Array
   private readonly readers: Int32Array
-  /** By node: the last round in which another region came to read it, or one that reads it moved. */
+  /** By node: the last round in which a region that reads it was joined to another one. */
   private readonly changed: Int32Array
   private rounds = 0
 
@@ -91,8 +91,8 @@ class Siblings {
   }
 
   /**
-   * Later regions first: where one is met, those that may take it in are known. After the first round only
-   * those are tried around which something changed since the round before began.
+   * Later regions first: where one is met, those that may take it in are known. After the first round a region
+   * is tried only if one of its values has changed readers since the previous round began.
    */
   private round(): void {
     const { all } = this.regions
