@@ -14,6 +14,7 @@ import {
   type Plan,
   param,
   sub,
+  sum,
   tensor,
   transpose,
 } from '../../../dsl/index.js'
@@ -31,59 +32,81 @@ const matrix = tensor('f32', [32, 32])
  * An operation: which, how far back its operands lie, and whether its value is an output whoever reads it.
  */
 interface Step {
-  readonly what: 'one' | 'two' | 'turned' | 'taken' | 'apart'
+  readonly what: 'one' | 'two' | 'turned' | 'taken' | 'rows' | 'columns' | 'apart'
   readonly back: readonly [number, number]
   readonly leaves: boolean
 }
 
 const steps: fc.Arbitrary<readonly Step[]> = fc.array(
   fc.record({
-    what: fc.constantFrom('one', 'one', 'two', 'two', 'turned', 'taken', 'apart'),
+    what: fc.constantFrom('one', 'one', 'two', 'two', 'turned', 'taken', 'rows', 'columns', 'apart'),
     back: fc.tuple(fc.nat(4), fc.nat(4)),
     leaves: fc.constantFrom(false, false, false, true),
   }),
   { minLength: 3, maxLength: 7 },
 )
 
-/** By operation, in order: the values that it reads; the first values are the parameters. */
-const operandsOf = (made: readonly Step[]): readonly (readonly number[])[] =>
-  made.map(({ what, back }, i) => {
-    const own = back.map(n => params + i - 1 - n).map(v => (v > indices ? v : Math.max(0, v - 1)))
-    if (what === 'taken') return [own[0]!, indices]
-    return what === 'two' ? own : own.slice(0, 1)
-  })
+/** An operation of a graph. */
+interface Made {
+  readonly what: Step['what'] | 'less'
+  /** The values that it reads; the first values are the parameters, the others those of operations in order. */
+  readonly operands: readonly number[]
+  readonly leaves: boolean
+}
 
-/** Operations whose values leave: nothing reads them, or they are outputs all the same. */
-const leavingOf = (made: readonly Step[]): ReadonlySet<number> => {
-  const read = new Set(operandsOf(made).flat())
-  return new Set(made.flatMap(({ leaves }, i) => (leaves || !read.has(params + i) ? [i] : [])))
+const isSum = ({ what }: Made): boolean => what === 'rows' || what === 'columns'
+
+/**
+ * The operations of a graph. A turned one reads its operand transposed, one that is taken by indices; one that
+ * is apart is another kind. A sum of rows or columns is followed by an operation that takes it from the
+ * elements, and is read by no other one.
+ */
+const madeOf = (steps: readonly Step[]): readonly Made[] => {
+  const made: Made[] = []
+  const values = Array.from({ length: params }, (_, i) => i)
+  for (const { what, back, leaves } of steps) {
+    const at = back.map(n => values.length - 1 - n).map(v => (v > indices ? v : Math.max(0, v - 1)))
+    const [a, b] = at.map(v => values[v]!) as [number, number]
+    const sums = what === 'rows' || what === 'columns'
+    if (sums) made.push({ what, operands: [a], leaves: false })
+    const operands = sums
+      ? [a, params + made.length - 1]
+      : what === 'taken'
+        ? [a, indices]
+        : what === 'two'
+          ? [a, b]
+          : [a]
+    made.push({ what: sums ? 'less' : what, operands, leaves })
+    values.push(params + made.length - 1)
+  }
+  // A value that nothing reads leaves too.
+  const read = new Set(made.flatMap(({ operands }) => operands))
+  return made.map((one, i) => ({ ...one, leaves: one.leaves || !read.has(params + i) }))
 }
 
 /** Whether no two operations are the same, which would be one. */
-const areDifferent = (made: readonly Step[]): boolean => {
-  const operands = operandsOf(made)
-  const keys = made.map(({ what }, i) => (what === 'one' ? `${i}` : `${what} ${operands[i]}`))
+const areDifferent = (made: readonly Made[]): boolean => {
+  const keys = made.map(({ what, operands }, i) => (what === 'one' ? `${i}` : `${what} ${operands}`))
   return new Set(keys).size === keys.length
 }
 
-/**
- * A turned operation reads its operand transposed, one that is taken by indices; one that is apart is another
- * kind.
- */
-const graphOf = (made: readonly Step[]): Graph =>
+const graphs = steps.map(madeOf).filter(made => made.length <= 7 && areDifferent(made))
+
+const graphOf = (made: readonly Made[]): Graph =>
   graph({}, () => {
     const values: Any[] = Array.from({ length: indices }, (_, i) => param(`p${i}`, matrix))
     values.push(param('at', tensor('i32', [32])))
-    operandsOf(made).forEach(([a, b], i) => {
-      const { what } = made[i]!
-      const value = values[a!]
+    for (const [i, { what, operands }] of made.entries()) {
+      const [value, other] = operands.map(v => values[v])
       if (what === 'one') values.push(value.pipe(mul(1 + i / 8)))
       else if (what === 'turned') values.push(value.pipe(transpose([1, 0])))
-      else if (what === 'taken') values.push(value.pipe(gather(values[indices], { axis: 0 })))
+      else if (what === 'taken') values.push(value.pipe(gather(other, { axis: 0 })))
       else if (what === 'apart') values.push(value.pipe(cumsum({ axis: 0 })))
-      else values.push(value.pipe(sub(values[b!])))
-    })
-    const leaving = [...leavingOf(made)]
+      else if (what === 'rows') values.push(value.pipe(sum({ axis: 1, keepDims: true })))
+      else if (what === 'columns') values.push(value.pipe(sum({ axis: 0, keepDims: true })))
+      else values.push(value.pipe(sub(other)))
+    }
+    const leaving = made.flatMap(({ leaves }, i) => (leaves ? [i] : []))
     return Object.fromEntries(leaving.map(i => [`y${i}`, values[params + i].pipe(download())]))
   }) as unknown as Graph
 
@@ -98,17 +121,17 @@ function* divisions(count: number, own: readonly number[] = []): Generator<reado
 
 /**
  * Whether each kernel computes all its results at its points in their order: what is computed of the same
- * values inside of it is not needed both as it is and transposed.
+ * values inside of it is not needed both as it is and transposed, and all its sums are along one dimension.
  */
 const isInOrder = (
-  made: readonly Step[],
+  made: readonly Made[],
   kernelOf: readonly number[],
   isResult: (i: number) => boolean,
 ): boolean => {
-  const operands = operandsOf(made)
   const order = new Array<boolean | undefined>(made.length)
-  const inner = operands.map((own, i) =>
-    own.flatMap(v => (v >= params && kernelOf[v - params] === kernelOf[i] ? [v - params] : [])),
+  const alongLast = new Map<number, boolean>()
+  const inner = made.map(({ operands }, i) =>
+    operands.flatMap(v => (v >= params && kernelOf[v - params] === kernelOf[i] ? [v - params] : [])),
   )
   for (const first of made.keys()) {
     if (order[first] !== undefined) continue
@@ -125,6 +148,11 @@ const isInOrder = (
       }
     const results = open.filter(isResult)
     if (results.some(i => order[i] !== order[results[0]!])) return false
+    for (const i of open.filter(i => isSum(made[i]!))) {
+      const isLast = (made[i]!.what === 'rows') === (order[i] === order[results[0]!])
+      if ((alongLast.get(kernelOf[i]!) ?? isLast) !== isLast) return false
+      alongLast.set(kernelOf[i]!, isLast)
+    }
   }
   return true
 }
@@ -132,9 +160,8 @@ const isInOrder = (
 /**
  * Reads and writes of a division; undefined where a kernel is none, or kernels need one another in a circle.
  */
-const trafficOf = (made: readonly Step[], kernelOf: readonly number[]): number | undefined => {
-  const operands = operandsOf(made)
-  const leaving = leavingOf(made)
+const trafficOf = (made: readonly Made[], kernelOf: readonly number[]): number | undefined => {
+  const operands = made.map(({ operands }) => operands)
   const kernels = new Set(kernelOf)
   for (const kernel of kernels) {
     const members = made.filter((_, i) => kernelOf[i] === kernel)
@@ -162,21 +189,22 @@ const trafficOf = (made: readonly Step[], kernelOf: readonly number[]): number |
   }
   if (open.size > 0) return undefined
   const isResult = (i: number): boolean =>
-    leaving.has(i) || operands.some((own, j) => kernelOf[j] !== kernelOf[i] && own.includes(params + i))
+    made[i]!.leaves || operands.some((own, j) => kernelOf[j] !== kernelOf[i] && own.includes(params + i))
   if (!isInOrder(made, kernelOf, isResult)) return undefined
   let traffic = 0
   for (const kernel of kernels) {
     const isOwn = (i: number): boolean => kernelOf[i] === kernel
-    // The rows of a table are not what others read of it. Indices are a thirty-second of a value.
+    // The rows of a table are not what others read of it. Indices and sums are a thirty-second of a value.
+    const isSmall = (v: number): boolean => v === indices || (v >= params && isSum(made[v - params]!))
     const reads = new Set(
       operands.flatMap((own, i) =>
         own.flatMap((v, j) => {
-          if (!isOwn(i) || v === indices || (v >= params && isOwn(v - params))) return []
+          if (!isOwn(i) || isSmall(v) || (v >= params && isOwn(v - params))) return []
           return made[i]!.what === 'taken' && j === 0 ? `rows of ${v}` : v
         }),
       ),
     )
-    const writes = made.filter((_, i) => isOwn(i) && isResult(i))
+    const writes = made.filter((_, i) => isOwn(i) && isResult(i) && !isSmall(params + i))
     traffic += reads.size + writes.length
   }
   return traffic
@@ -194,11 +222,12 @@ const movedBy = ({ nodes, commands, buffers }: Plan): number => {
     const takes = (i: number): boolean =>
       kernel?.kind === 'map' ? kernel.operands[i]!.indexed !== undefined : kernel?.kind === 'gather'
     const memory = (id: number) => buffers[id]!.alias ?? id
+    const isWhole = (id: number): boolean => buffers[id]!.bytes === 4 * 32 * 32
     const reads = command[3].flatMap((id, i) => {
-      if (buffers[id]!.name === 'at') return []
+      if (!isWhole(id)) return []
       return takes(i) ? `rows of ${memory(id)}` : memory(id)
     })
-    moved += new Set(reads).size + new Set(command[4].map(memory)).size
+    moved += new Set(reads).size + new Set(command[4].filter(isWhole).map(memory)).size
   }
   return moved
 }
@@ -209,7 +238,7 @@ describe('fuse', () => {
     let least = 0
     let more = 0
     fc.assert(
-      fc.property(steps.filter(areDifferent), made => {
+      fc.property(graphs, made => {
         const plan = orThrow(compile(graphOf(made), { storage: 'planned' })) as Plan
         let bound = Number.POSITIVE_INFINITY
         for (const each of divisions(made.length))
