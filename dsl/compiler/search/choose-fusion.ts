@@ -75,10 +75,11 @@ const worse = (plan: Plan, plain: Plan, ir: Checked): string | undefined => {
     return 'its ticks would follow one another to keep the bound'
   if (isLarge(ir)) return undefined
   const [tick, before] = [predicted('tick', plan, ir), predicted('tick', plain, ir)]
-  if (tick > before * (1 + worth)) return `a tick of ${tick} ns instead of ${before}`
+  const shown = (nanoseconds: number): string => `${(nanoseconds / 1000).toFixed(2)} µs`
+  if (tick > before * (1 + worth)) return `a tick of ${shown(tick)} instead of ${shown(before)}`
   const [latency, earlier] = [predicted('latency', plan, ir), predicted('latency', plain, ir)]
   return latency > earlier * (1 + worth)
-    ? `a tick alone ends after ${latency} ns instead of ${earlier}`
+    ? `a tick alone ends after ${shown(latency)} instead of ${shown(earlier)}`
     : undefined
 }
 
@@ -175,7 +176,7 @@ const chosen = (planned: (ir: Checked) => Passed<Plan>, ir: Checked): Chosen => 
       return { plan: E.right(explained(plan.right, { ...fusion, rejected }, ir, fused)), of: fused }
     const isLeast = bytes < leastOf(least.plan) || (isSame && against === undefined)
     if (isLeast) least = { plan, of: fused, fusion }
-    if (against !== undefined && !(isLeast && isSmall)) rejected.push(against)
+    if (against !== undefined && !(isLeast && isSmall) && !rejected.includes(against)) rejected.push(against)
   }
   const { plan, of, fusion } = isSmall || E.isLeft(plain) ? least : { plan: plain, of: ir }
   const without = () =>
