@@ -85,6 +85,7 @@ class IssueThread {
   Queue* current_ = nullptr;                  // issuing, no lock held
   bool sleeping_ = false, stopping_ = false;
   Patience patience_;
+  std::uint64_t unfinished_ = 0;  // ticks that were issued and have not completed, of all queues
   // Grows where there is something new for the thread: a queue in the line, the end.
   std::atomic<std::uint64_t> news_ = 0;
 

@@ -14,11 +14,11 @@ class Patience {
   using Duration = std::chrono::steady_clock::duration;
   static constexpr Duration most = std::chrono::milliseconds{5};
 
-  // Polls `isOver`. False: it is not over yet, and the thread should sleep.
+  // Polls `isOver`, for `longest` at most. False: it is not over yet, and the thread should sleep.
   template <class IsOver>
-  bool await(const IsOver& isOver) {
+  bool await(const IsOver& isOver, Duration longest = most) {
     if (lately_ >= most) return false;
-    const auto until = std::chrono::steady_clock::now() + most;
+    const auto until = std::chrono::steady_clock::now() + longest;
     do {
       if (isOver()) return true;
       std::this_thread::yield();
