@@ -28,7 +28,7 @@ std::int64_t lastElement(const KernelSpec& spec, const MapOperand& operand);
 // Whether a map reduces along its rows, or writes one number a row.
 bool hasRows(const KernelSpec& spec);
 
-// A reduction, but for those that find positions, as a map of rows.
+// A sum, mean, maximum or minimum as a map of rows. argmax and argmin are no such maps.
 KernelSpec reductionAsMap(const KernelSpec& spec);
 
 // How a map with rows is computed: a reduction's value is there when a pass over the row has ended, and what

@@ -13,10 +13,11 @@ import { bf16ToNumber } from './stream-values.js'
 /** Of each end of an output, so many elements are compared; as models.py has it. */
 const sampled = 4096
 /**
- * Ticks in flight. Of PyTorch's calls as many are as the driver's queue takes; a model's activations would take
- * much memory. A tick of a chain takes some 30 µs, less than the way to JavaScript and back.
+ * Ticks in flight. PyTorch's loops queue as many calls as the driver takes. Ticks of one or few kernels take as
+ * long as the way to JavaScript and back, or some times that, so 3 of them would leave gaps on the device.
  */
-const inFlightOf = ({ kind }: Body): number => (kind === 'gpt' || kind === 'decode' ? 3 : 8)
+const inFlightOf = ({ kind }: Body): number =>
+  kind === 'chain' || kind === 'rows' || kind === 'columns' || kind === 'lines' ? 8 : 3
 const seconds = 0.1
 
 interface Theirs {

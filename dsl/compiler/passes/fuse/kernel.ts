@@ -124,7 +124,7 @@ class Accesses {
   }
 }
 
-/** What regions of equal kernels have in common, as the numbers that say it. */
+/** The description of a region as numbers, which are equal for regions of equal kernels, and its kernel. */
 interface Form {
   readonly words: readonly number[]
   readonly fused: Fused
@@ -132,7 +132,7 @@ interface Form {
   readonly order: readonly number[]
 }
 
-/** Far faster than a text of the same numbers, which would be made for each region only to be looked up. */
+/** Forms are looked up by this hash, which costs less than a text of the numbers for each region. */
 const hashOf = (words: readonly number[]): number => {
   let hash = words.length
   for (const word of words) hash = (Math.imul(hash, 31) + word) | 0
@@ -179,7 +179,7 @@ export class FusedKernels {
     return { fused: form.fused, reads: form.order.map(place => reads[place]!) }
   }
 
-  /** What a region computes, in numbers that are equal for regions of equal kernels, and what it reads. */
+  /** The words of a region's form, and the nodes that the region reads. */
   private formOf(region: Region): { readonly words: readonly number[]; readonly reads: readonly number[] } {
     const { places, placedBy, regions, ir } = this
     const { values, access } = regions
