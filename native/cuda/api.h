@@ -31,7 +31,7 @@ inline constexpr int kMaxThreadsPerBlock = 1, kMaxBlockX = 2, kMaxBlockY = 3, kM
 inline constexpr int kFunctionMaxThreads = 0, kFunctionStaticShared = 1, kFunctionMaxDynamicShared = 8;
 // Flags
 inline constexpr unsigned kStreamNonBlocking = 1;
-inline constexpr unsigned kEventBlockingSync = 1, kEventDisableTiming = 2;
+inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kHostAllocPortable = 1;
 // CUjit_option
 inline constexpr int kJitErrorLog = 5, kJitErrorLogBytes = 6;

@@ -225,12 +225,9 @@ Status CudaDriver::streamWait(Stream stream, Event event) {
 
 Status CudaDriver::eventCreate(Event* event, EventKind kind) {
   CUevent made = nullptr;
-  const unsigned flags = (kind == EventKind::awaited ? kEventBlockingSync : 0) |
-                         (kind == EventKind::timed ? 0 : kEventDisableTiming);
+  const unsigned flags = kind == EventKind::timed ? 0 : kEventDisableTiming;
   const Status status = context_->check(call_.cuEventCreate(&made, flags), "cuEventCreate");
-  if (status == Status::ok)
-    *event = reinterpret_cast<Event>(reinterpret_cast<std::uintptr_t>(made) |
-                                     (kind == EventKind::awaited ? awaitedEvent : 0));
+  if (status == Status::ok) *event = reinterpret_cast<Event>(made);
   return status;
 }
 
@@ -246,15 +243,15 @@ Status CudaDriver::eventQuery(Event event) {
   return context_->check(call_.cuEventQuery(cu(event)), "cuEventQuery");
 }
 
-// The driver would spin for ever on an event that was not created with the flag for blocking waits.
+// An event that threads can sleep on (CU_EVENT_BLOCKING_SYNC) holds up its stream, so none is made. The
+// thread asks, and sleeps in between for a part of the time that it has waited.
 Status CudaDriver::eventSynchronize(Event event) {
-  if (isAwaited(event)) return context_->check(call_.cuEventSynchronize(cu(event)), "cuEventSynchronize");
-  constexpr std::chrono::microseconds longest{100};
-  std::chrono::microseconds pause{5};
+  using std::chrono::microseconds;
+  const auto began = std::chrono::steady_clock::now();
   for (;;) {
     if (const Status status = eventQuery(event); status != Status::notReady) return status;
-    std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, longest);
+    const auto waited = std::chrono::duration_cast<microseconds>(std::chrono::steady_clock::now() - began);
+    std::this_thread::sleep_for(std::clamp(waited / 128, microseconds{5}, microseconds{1000}));
   }
 }
 

@@ -9,12 +9,7 @@ namespace braid::cuda {
 
 // The driver's own handles stand behind those of the table.
 inline CUstream cu(Stream stream) { return reinterpret_cast<CUstream>(stream); }
-// CUDA's events are aligned, so the lowest bit of a handle marks those of kind `awaited`.
-inline constexpr std::uintptr_t awaitedEvent = 1;
-inline bool isAwaited(Event event) { return (reinterpret_cast<std::uintptr_t>(event) & awaitedEvent) != 0; }
-inline CUevent cu(Event event) {
-  return reinterpret_cast<CUevent>(reinterpret_cast<std::uintptr_t>(event) & ~awaitedEvent);
-}
+inline CUevent cu(Event event) { return reinterpret_cast<CUevent>(event); }
 inline CUpages cu(Pages pages) { return reinterpret_cast<CUpages>(pages); }
 inline CUgraph cu(Graph graph) { return reinterpret_cast<CUgraph>(graph); }
 inline CUgraphNode cu(GraphNode node) { return reinterpret_cast<CUgraphNode>(node); }

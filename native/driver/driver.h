@@ -36,10 +36,8 @@ struct WorkLabel {
 
 // The purpose of an event. All kinds may be recorded, waited for on streams, queried, and synchronised with.
 enum class EventKind : std::uint8_t {
-  order,    // streams wait for it; any number may be outstanding
-  timed,    // the same, and it records the time
-  awaited,  // threads sleep until it: they wake at once, and few may be outstanding (on cuda 56, the next
-            // record blocks)
+  order,
+  timed,  // it also records the time
 };
 
 // A kernel prepared for one device: compiled, with its algorithm and launch shape chosen. Immutable; launched

@@ -198,7 +198,7 @@ MaybeFailure Program::makeEvents() {
   tickEnds_.resize(spec_.inFlight * spec_.lanes.size());
   for (std::uint32_t slot = 0; slot < spec_.inFlight; ++slot) {
     for (const LaneId lane : busyLanes_)
-      make(&tickEnds_[slot * spec_.lanes.size() + lane], lane, EventKind::awaited);
+      make(&tickEnds_[slot * spec_.lanes.size() + lane], lane, EventKind::order);
   }
   if (spec_.enforced && !busyLanes_.empty()) make(&tickOrder_, busyLanes_.front(), EventKind::order);
   return failure ? failure : makePools(spare);

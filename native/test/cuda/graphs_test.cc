@@ -42,7 +42,7 @@ TEST_F(CudaFakeGraphs, EveryKindOfNodeReachesTheDriver) {
   ASSERT_EQ(driver_->pinnedAllocate(&pinned, 64), Status::ok);
   auto* words = static_cast<std::uint32_t*>(pinned);
   Event event = nullptr;
-  ASSERT_EQ(driver_->eventCreate(&event, EventKind::awaited), Status::ok);
+  ASSERT_EQ(driver_->eventCreate(&event, EventKind::order), Status::ok);
   int called = 0;
   const auto count = [](void* data) { ++*static_cast<int*>(data); };
 
