@@ -96,13 +96,14 @@ const disturbing =
       node.inputs.map(input => specs[input]!),
       node.attrs,
     )
-    const by = tolerance * Math.max(largest(given), beside ?? 0)
+    // One operation rounds each element by itself: beside a mask of -1e9 others stay as exact as they are.
+    const whole = beside === 0 ? 0 : tolerance * Math.max(largest(given), beside ?? 0)
     const write = writer(dtype)
     const moved = value.slice()
     const mean = meanOf(given)
     for (let i = 0; i < moved.length; i++) {
-      const unit = 2 * roundoff[dtype] * Math.abs(given[i]!)
-      moved[i] = write(given[i]! + direction(node.id, i, given[i]! > mean) * Math.max(by, unit))
+      const own = Math.max(2 * roundoff[dtype], tolerance) * Math.abs(given[i]!)
+      moved[i] = write(given[i]! + direction(node.id, i, given[i]! > mean) * Math.max(whole, own))
     }
     return moved
   }

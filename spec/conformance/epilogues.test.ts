@@ -312,9 +312,11 @@ describe.each(ways)('on %s, cuBLASLt %s', (device, use) => {
         })
         const [wanted] = await meantOf(meant)
         const [found] = await ran(plan, plain, device)
-        const marked = marks(wanted!.values['y']!, dtype)
+        // A library may begin a sum with its first term, so that of terms of -0 alone it is -0, not 0.
+        const unsigned = (mark: string) => (epilogue.residual && mark === '-0' ? '0' : mark)
+        const marked = marks(wanted!.values['y']!, dtype).map(unsigned)
         nans += marked.includes('NaN') ? 1 : 0
-        expect(marks(found!['y']!, dtype)).toEqual(marked)
+        expect(marks(found!['y']!, dtype).map(unsigned)).toEqual(marked)
       }),
       { numRuns: runs(60) },
     )

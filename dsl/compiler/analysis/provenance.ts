@@ -83,6 +83,7 @@ export type Apart =
   | 'window'
   | 'changed memory'
   | 'indexed'
+  | 'shape'
   | 'worse plan'
   | 'read by several'
   | 'another lane'

@@ -54,17 +54,20 @@ class Fusing {
   rewritten(): Checked {
     const { ir, regions } = this
     const fused = new Array<GraphNode | undefined>(ir.nodes.length)
-    for (const region of regions.all)
-      if (region.members.length > 1) {
-        fused[region.members[0]!] = this.nodeOf(region)
-        this.fusion.kernels++
-      }
-    if (this.fusion.kernels === 0) return ir
-    return rewritten(
-      ir,
-      this.orderOf(this.keptOf(fused), fused),
-      id => fused[id] ?? this.resultOf(id) ?? ir.nodes[id]!,
-    )
+    const all = regions.all.filter(({ members }) => members.length > 1)
+    if (all.length === 0) return ir
+    for (const region of all) fused[region.members[0]!] = this.nodeOf(region)
+    const kept = this.keptOf(fused)
+    for (const { members } of all) if (kept[members[0]!] === 1) this.list(members)
+    return rewritten(ir, this.orderOf(kept, fused), id => fused[id] ?? this.resultOf(id) ?? ir.nodes[id]!)
+  }
+
+  private list(members: readonly number[]): void {
+    this.fusion.kernels++
+    if (this.fusion.regions.length === mostListed) return
+    const { nodes } = this.ir
+    const { name, at } = nodes[members[0]!]!
+    this.fusion.regions.push({ name, members: members.map(id => nodes[id]!.name).reverse(), at })
   }
 
   /**
@@ -114,20 +117,24 @@ class Fusing {
     const results = region.results.map(id => ({ name: nodes[id]!.name, spec: this.ir.specs[id]! }))
     const attrs: FusedAttrs = { kernel, flops, movedBytes, tolerance, results, members }
     const last = nodes[region.members[0]!]!
-    if (this.fusion.regions.length < mostListed)
-      this.fusion.regions.push({ name: last.name, members, at: last.at })
     return { ...last, op: 'fused', inputs: reads, attrs: attrs as unknown as GraphNode['attrs'] }
   }
 
-  /** Nodes that something still reads: not members but the last, nor views that only a region read. */
+  /**
+   * Nodes that something still reads: not members but the last, nor views that only a region read, nor what
+   * only gave an index its shape.
+   */
   private keptOf(fused: readonly (GraphNode | undefined)[]): Uint8Array {
     const { nodes, outputs } = this.ir
     const kept = new Uint8Array(nodes.length)
     const { values } = this.regions
+    const hasIndices = values.elementwise.some(own => own?.given !== undefined)
+    const mayGo = (id: number): boolean =>
+      hasIndices && (values.elementwise[id] !== undefined || values.apart[id] === 'product')
     for (const { op, inputs } of nodes) if (op === 'delay') kept[inputs[0]!] = 1
     for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) kept[id] = 1
     for (let id = nodes.length - 1; id >= 0; id--) {
-      if (!this.isInner(id) && values.viewFrom[id]! < 0) kept[id] = 1
+      if (!this.isInner(id) && values.viewFrom[id]! < 0 && !mayGo(id)) kept[id] = 1
       if (kept[id] === 0 || this.isInner(id) || nodes[id]!.op === 'delay') continue
       for (const input of (fused[id] ?? nodes[id]!).inputs) kept[input] = 1
     }

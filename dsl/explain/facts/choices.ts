@@ -83,7 +83,7 @@ const ownKernels: Readonly<Record<OwnKernel, string>> = {
   append: 'a write of rows into another value',
   concatenation: 'a concatenation',
   'random numbers': 'random numbers',
-  indices: 'a value made of the indices of its elements',
+  indices: 'a value made of indices of which f32 would round some',
   'kernel of the program': 'a kernel that the program has written',
 }
 
@@ -114,6 +114,7 @@ const whyApart: Readonly<Record<Exclude<Apart, `${string}: ${OwnKernel}`>, strin
   window: 'it is an element of a window, which is one value in memory',
   'changed memory': 'another kernel changes the memory that is read, so that the order of the two is kept',
   indexed: 'its reader takes elements of it by their indices',
+  shape: 'its reader takes its shape alone, and a kernel reads something',
   'worse plan': 'with one kernel for both the plan would be worse',
   'read by several': 'what reads it is not in one kernel',
   'another lane': 'its reader is on another lane',

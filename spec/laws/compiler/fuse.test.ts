@@ -20,6 +20,7 @@ import {
   argmax,
   cast,
   compile,
+  cumsum,
   type DeviceFlow,
   download,
   exp,
@@ -283,16 +284,16 @@ describe('fuse', () => {
 
   test('keeps kernels apart that read the same and of which one holds more for the other', () => {
     // The first chain would hold its own operand until the second one has its.
-    const places = { axis: 0, keepDims: true } as const
+    const along = { axis: 0 } as const
     const made = graph({ x: matrix, z: matrix, w: matrix }, ({ x, z, w }) => {
       const u = x.pipe(upload())
-      const first = u.pipe(neg(), mul(z.pipe(upload(), argmax(places), cast('f32'))), exp())
-      const second = u.pipe(abs(), mul(w.pipe(upload(), argmax(places), cast('f32'))), relu())
+      const first = u.pipe(neg(), mul(z.pipe(upload(), cumsum(along))), exp())
+      const second = u.pipe(abs(), mul(w.pipe(upload(), cumsum(along))), relu())
       return { a: first.pipe(download()), b: second.pipe(download()) }
     })
     const plan = fused(made as never)
     expect(verify(plan)).toEqual([])
-    expect(kernelsOf(plan)).toEqual(['argmax', 'fused', 'argmax', 'fused'])
+    expect(kernelsOf(plan)).toEqual(['cumsum', 'fused', 'cumsum', 'fused'])
   })
 
   test('keeps kernels apart that read the same and of which one needs the other', () => {
@@ -339,6 +340,11 @@ describe('fuse', () => {
     ['comparisons with a constant', x => x.pipe(cast('i32'), keep(), less(7), where(x, 0)), 2],
     ['masks', x => x.pipe(less(0), mul(x.pipe(less(1))), cast('f32'), mul(x)), 1],
     ['positions', x => x.pipe(add(x.pipe(iota({ axis: 1 }), keep(), mul(3), add(1), cast('f32')))), 2],
+    ['positions that nothing keeps', x => x.pipe(add(x.pipe(iota({ axis: 1 }), mul(3), cast('f32')))), 1],
+    ['positions alone', x => x.pipe(mul(2), iota({ axis: 1 }), mul(3), add(1)), 2],
+    ['a mask', x => x.pipe(iota({ axis: 1 }), less(x.pipe(iota({ axis: 0 }))), where(x, 0), softmax()), 1],
+    ['the place of the largest', x => x.pipe(mul(2), argmax({ axis: 1 }), add(1)), 1],
+    ['the place of the largest of an image', x => x.pipe(iota(), mul(3), argmax({ axis: 0 }), add(1)), 1],
     ['what is larger than 2^24', x => x.pipe(add(x.pipe(iota(), keep(), mul(2 ** 19), cast('f32')))), 3],
     ['what a kernel of i32 reads', x => x.pipe(iota(), keep(), add(1), mul(2 ** 30), cast('f32'), mul(x)), 3],
   ])('of whole numbers beside floats: %s', (_, body, kernels) => {

@@ -6,7 +6,6 @@ import { provenanceOf } from '../../../dsl/compiler/analysis/provenance.js'
 import { choicesOf } from '../../../dsl/explain/facts/choices.js'
 import {
   add,
-  argmax,
   cast,
   compile,
   concat,
@@ -190,7 +189,6 @@ test('two scales of a product of f32 are two roundings', () => {
 
 test.each<readonly [string, (flows: Anything) => Anything, string]>([
   ['a running sum', x => x.pipe(cumsum({ axis: 1 })), 'a running sum'],
-  ['the largest', x => x.pipe(argmax({ axis: 1 })), 'a search for the largest'],
   ['the largest k', x => x.pipe(topK({ k: 2, axis: 1 })).indices, 'a search for the largest'],
   ['a concatenation', x => x.pipe(concat([x], { axis: 0 })), 'a concatenation'],
 ])('%s is a kernel of its own, before and after which explain says why', (_, op, because) => {

@@ -204,25 +204,33 @@ export const repeatsAlongRow = ({ shape, strides }: Access, rows: RowsOf): boole
 }
 
 /**
- * What a reduction reads where `access` reads its results, none of them twice. `strides` are those of its
- * operand over `shape`, which has the rows. Undefined where a result differs along its row.
+ * What a reduction reads where `access` reads its results, none of them twice. Its operands lie over `shape`,
+ * which has the rows. Undefined where a result differs along its row.
  */
 export const rowOf = (
   access: Access,
   rows: RowsOf,
   shape: readonly number[],
-  strides: readonly number[],
+  operands: readonly Pick<Access, 'offset' | 'strides'>[],
 ): Composed | undefined => {
   if (!repeatsAlongRow(access, rows)) return undefined
   const own = rowDim(shape, rows.inner)!
   const row = rowDim(access.shape, rows.inner)!
-  const made = composed(shape.toSpliced(own, 1), [{ offset: 0, strides: strides.toSpliced(own, 1) }], {
-    ...access,
-    shape: access.shape.toSpliced(row, 1),
-    strides: access.strides.toSpliced(row, 1),
-  })
-  const read = made && alongRow(made.operands[0]!, rows)
-  if (read === undefined) return undefined
-  const along = rowDim(read.shape, rows.inner)!
-  return { shape: read.shape, operands: [{ ...read, strides: read.strides.with(along, strides[own]!) }] }
+  const made = composed(
+    shape.toSpliced(own, 1),
+    operands.map(({ offset, strides }) => ({ offset, strides: strides.toSpliced(own, 1) })),
+    { ...access, shape: access.shape.toSpliced(row, 1), strides: access.strides.toSpliced(row, 1) },
+  )
+  // All operands have the same shape, so they have the row in the same place, or none has.
+  const reads = made?.operands.map(read => alongRow(read, rows))
+  const first = reads?.[0]
+  if (first === undefined) return undefined
+  const along = rowDim(first.shape, rows.inner)!
+  return {
+    shape: first.shape,
+    operands: reads!.map((read, i) => ({
+      ...read!,
+      strides: read!.strides.with(along, operands[i]!.strides[own]!),
+    })),
+  }
 }

@@ -197,6 +197,8 @@ class Epilogues {
       return is === 'changed memory' ? is : `read by: ${is}`
     }
     if (own.isIndexed) return 'indexed'
+    // Its operands are not its inputs.
+    if (own.given !== undefined) return 'no such function'
     if (this.members.has(next.id)) return 'another product'
     const apart = apartBy(this.ir, next.id, chain.product)
     if (apart !== undefined) return apart

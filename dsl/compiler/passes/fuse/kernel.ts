@@ -4,7 +4,8 @@ import { mapFlops } from '../../../language/operators/elementwise.js'
 import { coalesce, denseStrides } from '../../../language/operators/shapes.js'
 import type { Checked } from '../../analysis/ir.js'
 import { type Access, type Composed, isEqual, reachedBy, rowDim, sizeOf } from './access.js'
-import { isExact, type Region, type Regions } from './regions.js'
+import type { Region, Regions } from './regions.js'
+import { anIndex, isExact } from './values.js'
 
 /** A region as one kernel. */
 export interface Fused {
@@ -54,8 +55,9 @@ interface Operand extends Access {
   readonly indexed: MapIndex | undefined
 }
 
-/** The operands of a kernel: what it reads of which nodes; the same of the same node is one. */
+/** The operands of a kernel, indices included: what it reads of which nodes; the same of one node is one. */
 class Operands {
+  /** By operand: the node, or `anIndex`. */
   readonly reads: number[] = []
   readonly list: Operand[] = []
 
@@ -73,7 +75,15 @@ class Operands {
   }
 
   get bytes(): number {
-    return this.list.reduce((sum, { dtype }, i) => sum + reachedBy(this.list, i) * bytesOf[dtype], 0)
+    return this.list.reduce(
+      (sum, { dtype }, i) => sum + (this.reads[i] === anIndex ? 0 : reachedBy(this.list, i) * bytesOf[dtype]),
+      0,
+    )
+  }
+
+  /** Those that are memory. */
+  get nodes(): readonly number[] {
+    return this.reads.includes(anIndex) ? this.reads.filter(node => node !== anIndex) : this.reads
   }
 }
 
@@ -99,7 +109,7 @@ const putRead = (
   i: number,
 ): number => {
   const { dtype, indexed } = regions.values.elementwise[id]!.kernel.operands[i]!
-  const { at, from } = behind(regions, ir, region, ir.nodes[id]!.inputs[i]!)
+  const { at, from } = behind(regions, ir, region, regions.values.readsOf(id)[i]!)
   const { offset, strides } = inside.operands[i]!
   const read = { dtype, offset: offset + from, strides }
   if (indexed === undefined) return operands.put(at, read)
@@ -192,7 +202,8 @@ export class FusedKernels {
     for (let m = members.length - 1; m >= 0; m--) {
       const id = members[m]!
       words.push(values.elementwise[id]!.number, this.accesses.numberOf(access[id]!))
-      for (const input of ir.nodes[id]!.inputs) {
+      for (const input of values.readsOf(id)) {
+        if (input === anIndex) continue
         const { at, from } = behind(regions, ir, region, input)
         if (placedBy[at] !== form) {
           placedBy[at] = form
@@ -205,6 +216,7 @@ export class FusedKernels {
       places[id] = count++
     }
     for (const id of results) words.push(places[id]!)
+    if (reads.length === 0) reads.push(...region.sources.ids)
     return { words, reads }
   }
 }
@@ -223,12 +235,12 @@ export const trafficOf = (
   for (let m = region.members.length - 1; m >= 0; m--) {
     const id = region.members[m]!
     const inside = regions.inside(region, values.elementwise[id]!, access[id]!)!
-    const { inputs } = ir.nodes[id]!
-    for (let i = 0; i < inputs.length; i++)
-      if (of[behind(regions, ir, region, inputs[i]!).at] !== region)
+    const reads = values.readsOf(id)
+    for (let i = 0; i < reads.length; i++)
+      if (of[behind(regions, ir, region, reads[i]!).at] !== region)
         putRead(regions, ir, region, operands, id, inside, i)
   }
-  return { movedBytes: movedOf(region, operands, ir), operands: operands.reads.length }
+  return { movedBytes: movedOf(region, operands, ir), operands: operands.nodes.length }
 }
 
 const fusedKernel = (
@@ -246,12 +258,12 @@ const fusedKernel = (
     const own = values.elementwise[id]!
     tolerance += own.tolerance
     const inside = regions.inside(region, own, access[id]!)!
-    const { inputs } = ir.nodes[id]!
+    const reads = values.readsOf(id)
     const given: number[] = []
-    // Indices are no values of the kernel.
-    for (let i = 0; i < (own.isIndexed ? 1 : inputs.length); i++)
+    // What a table is read by is no value of the kernel.
+    for (let i = 0; i < (own.isIndexed ? 1 : reads.length); i++)
       given[i] =
-        made.get(behind(regions, ir, region, inputs[i]!).at) ??
+        made.get(behind(regions, ir, region, reads[i]!).at) ??
         code.put(['operand', putRead(regions, ir, region, operands, id, inside, i)])
     const { kernel } = own
     const place: number[] = []
@@ -261,12 +273,15 @@ const fusedKernel = (
     // What another member reads of it is what it would have loaded.
     made.set(id, m === 0 || isExact(kernel) ? value : code.put([dtype as MapRounding, value]))
   }
+  // Of a region of indices alone: what it has as its source. Of constants there is none.
+  const [source] = region.sources.ids
+  if (operands.nodes.length === 0 && source !== undefined)
+    operands.put(source, { dtype: ir.specs[source]!.dtype, offset: 0, strides: region.shape.map(() => 0) })
   const last = region.members[0]!
   const merged = mergedOf(region, operands.list)
   const { length, isRow } = region
   const output = ir.specs[last]!
-  const { list } = code
-  const kernel: MapSpec = {
+  const kernel = withIndices(operands.reads, {
     kind: 'map',
     shape: merged.shape,
     ...(merged.axis === undefined ? {} : { axis: merged.axis }),
@@ -277,16 +292,52 @@ const fusedKernel = (
       strides: merged.strides[i]!,
       ...(indexed === undefined ? {} : { indexed }),
     })),
-    code: list,
+    code: code.list,
     results: [last, ...region.results].map(id => ({
       value: made.get(id)!,
       dtype: ir.specs[id]!.dtype,
       ...(isRowOf(region, regions, id) ? { row: true as const } : {}),
     })),
-  }
-  const flops = mapFlops(list, elements(output.shape) * (isRow ? length : 1))
+  })
+  const flops = mapFlops(kernel.code, elements(output.shape) * (isRow ? length : 1))
   const fused = { kernel, flops, movedBytes: movedOf(region, operands, ir), tolerance }
-  return { fused, reads: operands.reads }
+  return { fused, reads: operands.nodes }
+}
+
+/** A kernel some of whose operands are indices, which it computes instead from those of its own dimensions. */
+const withIndices = (reads: readonly number[], kernel: MapSpec): MapSpec => {
+  if (!reads.includes(anIndex)) return kernel
+  const { shape, operands } = kernel
+  const code = new Code(new Instructions())
+  const sum = (a: number | undefined, b: number) => (a === undefined ? b : code.put(['add', a, b]))
+  const indexOf = ({ offset, strides }: MapOperand): number => {
+    let index: number | undefined
+    strides.forEach((step, d) => {
+      if (step === 0 || shape[d] === 1) return
+      const along = code.put(['index', d])
+      index = sum(index, step === 1 ? along : code.put(['mul', along, code.put(['const', step])]))
+    })
+    return index !== undefined && offset === 0 ? index : sum(index, code.put(['const', offset]))
+  }
+  const numbers: number[] = []
+  for (const node of reads)
+    numbers.push(node === anIndex ? anIndex : numbers.filter(n => n !== anIndex).length)
+  const place: number[] = []
+  for (const instruction of kernel.code) {
+    const [what, of] = instruction
+    if (what !== 'operand') place.push(at(code, instruction, [], place))
+    else if (numbers[of] === anIndex) place.push(indexOf(operands[of]!))
+    else place.push(code.put(['operand', numbers[of]!]))
+  }
+  return {
+    ...kernel,
+    operands: operands.flatMap(({ indexed, ...operand }, i) => {
+      if (numbers[i] === anIndex) return []
+      return indexed ? [{ ...operand, indexed: { ...indexed, by: numbers[indexed.by]! } }] : [operand]
+    }),
+    code: code.list,
+    results: kernel.results.map(result => ({ ...result, value: place[result.value]! })),
+  }
 }
 
 /** Whether the value of a member is one number a row. */

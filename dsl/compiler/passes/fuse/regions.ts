@@ -1,5 +1,4 @@
 import type { GraphNode } from '../../../ir/graph.js'
-import type { MapSpec } from '../../../ir/kernel-spec.js'
 import { elementBytes } from '../../../ir/tensor.js'
 import { costOf, type Rows } from '../../../machine/cost.js'
 import { operationsOf, slotsOf } from '../../../machine/map-cost.js'
@@ -22,7 +21,7 @@ import {
   withoutRow,
 } from './access.js'
 import { apartBy } from './readers.js'
-import { bytesOf, type Elementwise, Values } from './values.js'
+import { anIndex, bytesOf, type Elementwise, Values } from './values.js'
 
 /** What one kernel has at most. More instructions and operands would not stay in registers. */
 export const most = { instructions: 256, operands: 24, reductions: 16, dimensions: 8, results: 8 } as const
@@ -113,14 +112,6 @@ const loaded = slotsOf({ shape: [], operands: [], code: [['operand', 0]] })
 const nobody = -1
 /** A region reads the node in several orders of its elements, so that it cannot be in one. */
 const elsewhere = -2
-
-/** Whether a value is the same after it was stored in memory and loaded again. */
-export const isExact = ({ code, compute, results }: MapSpec): boolean => {
-  const { dtype, value } = results[0]!
-  if (dtype === compute) return true
-  const [made] = code[value]!
-  return dtype === 'u8' && (made === 'lt' || made === 'le' || made === 'eq')
-}
 
 /** The elements of a member's value. */
 const kernelElements = ({ kernel, length }: Elementwise): number => sizeOf(kernel.shape) / Math.max(1, length)
@@ -221,14 +212,16 @@ export class Regions {
    * they are read once.
    */
   private joinSibling(node: GraphNode, own: Elementwise): boolean {
-    const { id, inputs } = node
+    const { id } = node
     if (!hasSeveral(this.effort) || own.isIndexed) return false
     const first = Math.min(this.inner[id]!, this.outer[id]!)
-    for (let i = 0; i < inputs.length; i++) {
-      const number = this.reader[inputs[i]!]!
+    const reads = this.values.readsOf(id)
+    for (let i = 0; i < reads.length; i++) {
+      if (reads[i] === anIndex) continue
+      const number = this.reader[reads[i]!]!
       if (number < 0 || number === this.reader[id] || first <= this.lastOf(number)) continue
       const region = this.all[number]!
-      if (!this.isSame(region, this.access[inputs[i]!]!, own.inside.operands[i]!)) continue
+      if (!this.isSame(region, this.access[reads[i]!]!, own.inside.operands[i]!)) continue
       const before = this.access[id]
       this.access[id] = own.whole
       this.stored[id] = 1
@@ -258,13 +251,22 @@ export class Regions {
       sources: new Sources(),
       slots,
       rowSlots: 0,
-      instructions: kernel.code.length,
-      reductions: length > 0 ? 1 : 0,
+      instructions: own.instructions,
+      reductions: own.reductions,
     }
     const number = this.all.push(region) - 1
     this.of[node.id] = region
     this.access[node.id] = own.whole
     this.readAll(node, own, number, own.inside, own.bytes)
+  }
+
+  /** The inputs of a node that its kernel has as operands, needed or not. */
+  operandsOf(id: number): readonly number[] {
+    const { inputs } = this.ir.nodes[id]!
+    const region = this.of[id]
+    if (this.values.elementwise[id]?.given === undefined || region?.members.length === 1) return inputs
+    const read = this.values.inputsOf(id)
+    return inputs.filter(input => read.includes(input) || region?.sources.has(input))
   }
 
   private readAll(
@@ -275,12 +277,19 @@ export class Regions {
     bytes: readonly number[],
   ): void {
     const { sources } = this.all[number]!
-    for (let i = 0; i < inputs.length; i++) {
-      const input = inputs[i]!
+    const reads = this.values.readsOf(id)
+    for (let i = 0; i < reads.length; i++) {
+      const input = reads[i]!
+      if (input === anIndex) continue
       if (isIndexed) this.readOutside(input, id)
       else this.read(input, number, operands[i]!, id)
       sources.set(input, Math.max(bytes[i]!, sources.get(input) ?? 0))
     }
+    const [first] = inputs
+    if (sources.size > 0 || first === undefined) return
+    // Of indices alone: one element of what gives an index its shape, as its own kernel reads it.
+    this.readOutside(first, id)
+    sources.set(first, elementBytes[this.ir.specs[first]!.dtype])
   }
 
   /** An access over the points of a region, whose shape may have been refined, or gained rows, since. */
@@ -297,7 +306,7 @@ export class Regions {
     if (read === undefined) return undefined
     if (length === 0 && read === own.whole) return own.inside
     if (length === 0) return composed(kernel.shape, kernel.operands, read)
-    return rowOf(read, own, kernel.shape, kernel.operands[0]!.strides)
+    return rowOf(read, own, kernel.shape, kernel.operands)
   }
 
   /** The region as it is with the rows that a reduction has; undefined where it has others. */
@@ -348,8 +357,8 @@ export class Regions {
     // Rows that lie side by side are read side by side.
     if (own.length > 0 && own.inner > 1 && inside.operands[0]!.strides.at(-1) !== 1)
       return 'order of elements'
-    const instructions = region.instructions + own.kernel.code.length + (isExact(own.kernel) ? 0 : 1)
-    const reductions = region.reductions + (own.length > 0 ? 1 : 0)
+    const instructions = region.instructions + own.instructions
+    const reductions = region.reductions + own.reductions
     if (
       instructions > most.instructions ||
       reductions > most.reductions ||
@@ -411,7 +420,7 @@ export class Regions {
 
   /** Compares one kernel with two; all by the same figures. */
   private isWorse(
-    { id, inputs }: GraphNode,
+    { id }: GraphNode,
     { kernel, length, slots }: Elementwise,
     region: Region,
     joinedRegion: Region,
@@ -435,8 +444,8 @@ export class Regions {
     let given = 0
     let fresh = 0
     let held = 0
-    inputs.forEach((input, i) => {
-      if (inputs.indexOf(input) < i) return
+    values.readsOf(id).forEach((input, i, inputs) => {
+      if (input === anIndex || inputs.indexOf(input) < i) return
       given += bytes[i]!
       if (region.sources.has(input)) return
       fresh += bytes[i]!

@@ -50,12 +50,13 @@ class Siblings {
     for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) this.stays[id] = 1
     for (const { op, inputs } of nodes) if (op === 'delay') this.stays[inputs[0]!] = 1
     this.from = new Int32Array(count + 2)
-    for (const { op, inputs } of nodes)
-      if (op !== 'delay') for (const input of inputs) this.from[input + 2]!++
+    for (const { id, op } of nodes)
+      if (op !== 'delay') for (const input of regions.operandsOf(id)) this.from[input + 2]!++
     for (let id = 0; id < count; id++) this.from[id + 2]! += this.from[id + 1]!
     this.readBy = new Int32Array(this.from.at(-1)!)
-    for (const { id, op, inputs } of nodes)
-      if (op !== 'delay') for (const input of inputs) this.readBy[this.from[input + 1]!++] = id
+    for (const { id, op } of nodes)
+      if (op !== 'delay')
+        for (const input of regions.operandsOf(id)) this.readBy[this.from[input + 1]!++] = id
     this.root = new Int32Array(count)
     for (const node of nodes) this.root[node.id] = isView(node) ? this.root[node.inputs[0]!]! : node.id
     this.last = new Int32Array(count).fill(-1)
@@ -246,7 +247,7 @@ class Siblings {
     const all: Region = { ...later, shape, ...rowsOf(region, later) }
     return later.members.every(member => {
       const inside = regions.inside(all, values.elementwise[member]!, access[member]!)
-      return ir.nodes[member]!.inputs.every((input, i) => {
+      return values.readsOf(member).every((input, i) => {
         let made = input
         while (of[made] === undefined && values.viewFrom[made]! >= 0) made = ir.nodes[made]!.inputs[0]!
         if (of[made] !== region) return true

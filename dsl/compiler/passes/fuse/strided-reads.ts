@@ -11,7 +11,7 @@ import type { Fusion } from '../../analysis/provenance.js'
 import { rewritten } from '../../analysis/rewritten.js'
 import { type Access, composed, inOrder, refined, sizeOf } from './access.js'
 import { apartBy, readersOf } from './readers.js'
-import { Values } from './values.js'
+import { type Elementwise, Values } from './values.js'
 
 //   q = transpose(slice(all)) · y = attention(q, k, v) · z = transpose(y)
 //   → z = attention(all, k, v): it reads the rows of q where they lie in `all`, and writes y in the order of z
@@ -30,12 +30,14 @@ type Sizes = readonly [number, number, number, number]
 const isTransposed = ({ attrs }: GraphNode, index: number): boolean =>
   attrs[index === 0 ? 'transposeX' : 'transpose'] === true
 
-const isCopy = ({ code, operands, results }: MapSpec): boolean =>
-  code.length === 1 &&
-  code[0]![0] === 'operand' &&
-  operands[0]!.dtype === results[0]!.dtype &&
-  operands[0]!.indexed === undefined &&
-  !results[0]!.row
+/** The kernel of a node where it copies its input. */
+const copyOf = (own: Elementwise | undefined): MapSpec | undefined => {
+  if (own === undefined || own.given !== undefined) return undefined
+  const { code, operands, results } = own.kernel
+  const [{ dtype, indexed }] = operands as [MapSpec['operands'][number]]
+  const isCopy = code.length === 1 && code[0]![0] === 'operand' && dtype === results[0]!.dtype
+  return isCopy && indexed === undefined && !results[0]!.row ? own.kernel : undefined
+}
 
 /** The strides of an access over sizes that its shape refines. */
 const stridesOver = ({ shape, strides }: Access, sizes: readonly number[]): readonly number[] | undefined => {
@@ -289,11 +291,10 @@ class StridedReads {
     let access = inOrder(sizes.filter(size => size !== 1))
     const passed: number[] = []
     for (let at = input; ; at = nodes[at]!.inputs[0]!) {
-      const kernel = elementwise[at]?.kernel
+      const kernel = copyOf(elementwise[at])
       if (viewFrom[at]! >= 0) access = { ...access, offset: access.offset + viewFrom[at]! }
       else {
-        if (kernel === undefined || !isCopy(kernel) || apartBy(this.ir, at, node.id) !== undefined)
-          return found
+        if (kernel === undefined || apartBy(this.ir, at, node.id) !== undefined) return found
         const inside = composed(kernel.shape, kernel.operands, access)
         if (inside === undefined) return found
         access = inside.operands[0]!
@@ -313,9 +314,8 @@ class StridedReads {
     for (let at = this.reader[node.id]!; at >= 0; at = this.reader[at]!) {
       if (elements(this.ir.specs[at]!.shape) !== count) return undefined
       if (viewFrom[at] !== 0) {
-        const kernel = elementwise[at]?.kernel
-        if (kernel === undefined || !isCopy(kernel) || apartBy(this.ir, at, node.id) !== undefined)
-          return undefined
+        const kernel = copyOf(elementwise[at])
+        if (kernel === undefined || apartBy(this.ir, at, node.id) !== undefined) return undefined
         const access = placed(kernel)
         const fine =
           access &&

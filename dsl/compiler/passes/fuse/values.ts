@@ -1,5 +1,6 @@
 import type { GraphNode } from '../../../ir/graph.js'
-import type { GatherSpec, KernelSpec, MapSpec, ReduceSpec } from '../../../ir/kernel-spec.js'
+import type { GatherSpec, KernelSpec, MapInstruction, MapSpec, ReduceSpec } from '../../../ir/kernel-spec.js'
+import { isRowReduction } from '../../../ir/map-rows.js'
 import { elementBytes, tensorBytes } from '../../../ir/tensor.js'
 import { isFloat } from '../../../language/operators/elementwise.js'
 import { coalesce, denseStrides } from '../../../language/operators/shapes.js'
@@ -11,7 +12,7 @@ import { donatedReads, isView, operatorOf } from '../../analysis/operators.js'
 import type { Apart, OwnKernel } from '../../analysis/provenance.js'
 import { takesMemory } from '../../analysis/taken-memory.js'
 import { type Access, alongRow, type Composed, inOrder, reachedBy, withoutRow } from './access.js'
-import { inFloats, type Range, wholeNumbers } from './whole-numbers.js'
+import { inFloats, largest, type Range, wholeNumbers } from './whole-numbers.js'
 
 /** The bytes of each operand of a kernel that these accesses reach. */
 export const bytesOf = ({ operands }: MapSpec, accesses: readonly Access[]): readonly number[] => {
@@ -19,14 +20,31 @@ export const bytesOf = ({ operands }: MapSpec, accesses: readonly Access[]): rea
   return operands.map(({ dtype }, i) => reachedBy(reads, i) * elementBytes[dtype])
 }
 
+/** Whether a value is the same after it was stored in memory and loaded again. */
+export const isExact = ({ code, compute, results }: MapSpec): boolean => {
+  const { dtype, value } = results[0]!
+  if (dtype === compute) return true
+  const [made] = code[value]!
+  return dtype === 'u8' && (made === 'lt' || made === 'le' || made === 'eq')
+}
+
 /** Views whose source may be read in their place. `keep` and `after` are views that mean something. */
 const plainViews: ReadonlySet<string> = new Set(['reshape', 'slice', 'transpose'])
+
+/** What an operand is that no input gives: its element i is i (`indicesAsOperands`). */
+export const anIndex = -1
 
 /** The kernel of a node that a region may have: elementwise, or a reduction or a gather as a map. */
 export interface Elementwise {
   /** Different in each. */
   readonly number: number
+  /** No instruction is an index. */
   readonly kernel: MapSpec
+  /** By operand of the kernel: the input of the node that it is, or `anIndex`; absent: the same input. */
+  readonly given?: readonly number[]
+  /** What it adds to a kernel that it is a part of, at most. */
+  readonly instructions: number
+  readonly reductions: number
   /** The elements of a row that is reduced; 0: the kernel is elementwise. */
   readonly length: number
   /** The rows that lie side by side: 1 where the elements of a row do. */
@@ -45,22 +63,83 @@ export interface Elementwise {
 
 const rowReductions = { sum: 'rowSum', mean: 'rowMean', max: 'rowMax', min: 'rowMin' } as const
 
-/** A reduction as a map of rows; undefined of the places of elements, and of rows of one. */
-const asRows = ({ how, outer, length, inner, input, output }: ReduceSpec): MapSpec | undefined => {
-  if (length === 1 || how === 'argmax' || how === 'argmin') return undefined
+/** The first place along dimension `axis` of the largest element of a row, or of a NaN. */
+const firstOf = (reduction: 'rowMax' | 'rowMin', axis: number, length: number): readonly MapInstruction[] => [
+  ['operand', 0],
+  [reduction, 0],
+  ['eq', 0, 1],
+  // A NaN is equal to nothing, and where there is one it is what the reduction yields.
+  ['eq', 0, 0],
+  ['const', 1],
+  ['select', 3, 2, 4],
+  ['index', axis],
+  ['const', length],
+  ['select', 5, 6, 7],
+  ['rowMin', 8],
+]
+
+/**
+ * A reduction as a map of rows; undefined of several places of elements, of places that f32 rounds, and of rows
+ * of one.
+ */
+const asRows = ({ how, outer, length, inner, input, output, count }: ReduceSpec): MapSpec | undefined => {
+  const isPlace = how === 'argmax' || how === 'argmin'
+  if (length === 1 || (count ?? 1) > 1 || (isPlace && isFloat(input) && length > largest)) return undefined
   const shape = [...(outer === 1 ? [] : [outer]), length, ...(inner === 1 ? [] : [inner])]
+  const axis = shape.length - (inner === 1 ? 1 : 2)
+  const code: readonly MapInstruction[] = isPlace
+    ? firstOf(how === 'argmax' ? 'rowMax' : 'rowMin', axis, length)
+    : [
+        ['operand', 0],
+        [rowReductions[how], 0],
+      ]
   return {
     kind: 'map',
     shape,
-    ...(inner === 1 ? {} : { axis: shape.length - 2 }),
+    ...(inner === 1 ? {} : { axis }),
     compute: isFloat(input) ? 'f32' : 'i32',
     operands: [{ dtype: input, offset: 0, strides: denseStrides(shape) }],
-    code: [
-      ['operand', 0],
-      [rowReductions[how], 0],
-    ],
-    results: [{ value: 1, dtype: output, row: true }],
+    code,
+    results: [{ value: code.length - 1, dtype: output, row: true }],
   }
+}
+
+/** Instructions that compute an index from those along a kernel's own dimensions, at most, nearly always. */
+const indexInstructions = 4
+
+/**
+ * The kernel with each index as an operand, so that what a region does with operands holds for indices too:
+ * where it is computed at other points, or in other dimensions, its strides say what it is. An operand that no
+ * instruction reads is left out. Undefined where f32 might round an index.
+ */
+const indicesAsOperands = (spec: MapSpec): Pick<Elementwise, 'kernel' | 'given'> | undefined => {
+  const { shape, compute } = spec
+  if (!spec.code.some(([what]) => what === 'index')) return { kernel: spec }
+  if (compute === 'f32' && spec.code.some(([what, d]) => what === 'index' && shape[d]! > largest))
+    return undefined
+  const read = spec.operands.flatMap(({ indexed }, i) =>
+    spec.code.some(([what, of]) => what === 'operand' && of === i)
+      ? [i, ...(indexed ? [indexed.by] : [])]
+      : [],
+  )
+  const given = spec.operands.flatMap((_, i) => (read.includes(i) ? [i] : []))
+  const operands = given.map(i => {
+    const { indexed, ...operand } = spec.operands[i]!
+    return indexed ? { ...operand, indexed: { ...indexed, by: given.indexOf(indexed.by) } } : operand
+  })
+  const along = new Map<number, number>()
+  const code = spec.code.map((instruction): MapInstruction => {
+    const [what, of] = instruction
+    if (what === 'operand') return ['operand', given.indexOf(of)]
+    if (what !== 'index') return instruction
+    if (!along.has(of)) {
+      along.set(of, operands.length)
+      operands.push({ dtype: 'i32', offset: 0, strides: shape.map((_, d) => (d === of ? 1 : 0)) })
+      given.push(anIndex)
+    }
+    return ['operand', along.get(of)!]
+  })
+  return { kernel: { ...spec, operands, code }, given }
 }
 
 /** What a kernel is that no region may have. */
@@ -174,6 +253,19 @@ export class Values {
     if (this.eithers.length > 0) this.joinFloats()
   }
 
+  /** The nodes that the kernel of a member of a region reads, by operand, or `anIndex`. */
+  readsOf(id: number): readonly number[] {
+    const { inputs } = this.ir.nodes[id]!
+    const given = this.elementwise[id]!.given
+    return given === undefined ? inputs : given.map(i => (i === anIndex ? anIndex : inputs[i]!))
+  }
+
+  /** The nodes that a node reads; of one that a region may have, those that its kernel does. */
+  inputsOf(id: number): readonly number[] {
+    const isWhole = this.elementwise[id]?.given === undefined
+    return isWhole ? this.ir.nodes[id]!.inputs : this.readsOf(id).filter(input => input !== anIndex)
+  }
+
   /** When everything that a node reads is there. */
   ready(id: number): number {
     let ready = 0
@@ -206,7 +298,7 @@ export class Values {
     const { kernel, flops, movedBytes } = lowered
     if (!hasOrder)
       this.elementwise[id] = this.elementwiseOf(kernel, () => operator.tolerance(output, given, node.attrs))
-    if (!isFloat(output.dtype)) this.measureNumbers(node, this.elementwise[id]?.kernel ?? kernel)
+    if (!isFloat(output.dtype)) this.measureNumbers(node, kernel)
     if (this.elementwise[id] === undefined) {
       const mayJoin = hasOrder && (kernel.kind === 'map' || kernel.kind === 'gather')
       this.apart[id] = mayJoin ? 'changed memory' : ownKernelOf(kernel)
@@ -218,23 +310,26 @@ export class Values {
     const key = spec.kind === 'reduce' || spec.kind === 'gather' ? this.oneOf(spec) : spec
     const known = this.known.get(key)
     if (known !== undefined) return known
-    // An index counts along a dimension of the kernel's own, which a region may not have.
-    const isPlain = spec.kind === 'map' && !spec.code.some(([what]) => what === 'index')
-    if (!isPlain && spec.kind !== 'reduce' && spec.kind !== 'gather') return undefined
-    const kernel = isPlain ? spec : spec.kind === 'gather' ? asIndexed(spec) : asRows(spec as ReduceSpec)
-    if (kernel === undefined) return undefined
+    if (spec.kind !== 'map' && spec.kind !== 'reduce' && spec.kind !== 'gather') return undefined
+    const map = spec.kind === 'map' ? spec : spec.kind === 'gather' ? asIndexed(spec) : asRows(spec)
+    const found = map && indicesAsOperands(map)
+    if (map === undefined || found === undefined) return undefined
+    const { kernel, given } = found
     const { length, inner } = spec.kind === 'reduce' ? spec : { length: 0, inner: 1 }
     const { shape, operands } = kernel
     const rows = { length, inner }
     const whole = length > 0 ? alongRow(inOrder(withoutRow(shape, rows)), rows)! : inOrder(shape)
     const reads = operands.map(({ offset, strides }) => this.one({ shape, offset, strides }))
+    const indices = given?.filter(input => input === anIndex).length ?? 0
     const made = {
       number: this.known.size,
-      kernel,
+      ...found,
+      instructions: kernel.code.length + (isExact(kernel) ? 0 : 1) + indexInstructions * indices,
+      reductions: kernel.code.filter(isRowReduction).length,
       length,
       inner,
       isIndexed: spec.kind === 'gather',
-      slots: slotsOf(kernel),
+      slots: slotsOf(map),
       tolerance: tolerance(),
       whole: this.one(whole),
       inside: { shape, operands: reads },
@@ -245,16 +340,26 @@ export class Values {
   }
 
   /** Notes how large the whole numbers of a node can be, and whether its kernel may compute in f32. */
-  private measureNumbers({ id, inputs }: GraphNode, kernel: KernelSpec): void {
-    if (kernel.kind === 'reduce' && (kernel.how === 'argmax' || kernel.how === 'argmin'))
-      this.ranges[id] = { least: 0, most: kernel.length - 1 }
-    if (kernel.kind !== 'map' || kernel.compute !== 'i32') return
-    const { range, inFloats } = wholeNumbers(
-      kernel,
-      inputs.map(input => this.ranges[input]),
-    )
-    this.ranges[id] = range
-    if (inFloats && this.elementwise[id] !== undefined) this.eithers.push(id)
+  private measureNumbers({ id, inputs }: GraphNode, spec: KernelSpec): void {
+    const own = this.elementwise[id]
+    const kernel = own?.kernel ?? spec
+    if (kernel.kind === 'map' && kernel.compute === 'i32') {
+      const { range, inFloats } = wholeNumbers(
+        kernel,
+        kernel.operands.map(({ strides }, i) => {
+          const input = own?.given === undefined ? i : own.given[i]!
+          if (input !== anIndex) return this.ranges[inputs[input]!]
+          return {
+            least: 0,
+            most: strides.reduce((most, step, d) => most + step * (kernel.shape[d]! - 1), 0),
+          }
+        }),
+      )
+      this.ranges[id] = range
+      if (inFloats && own !== undefined) this.eithers.push(id)
+    }
+    if (spec.kind === 'reduce' && (spec.how === 'argmax' || spec.how === 'argmin'))
+      this.ranges[id] = { least: 0, most: spec.length - 1 }
   }
 
   /** The node whose memory an input is, with the views in between left out. */

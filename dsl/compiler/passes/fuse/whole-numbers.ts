@@ -9,7 +9,8 @@ import { rowAxis } from '../../../ir/map-rows.js'
 /** The least and the largest that a whole number can be; undefined: any i32. */
 export type Range = { readonly least: number; readonly most: number } | undefined
 
-const largest = 2 ** 24
+/** Whole numbers up to this one are exact in f32. */
+export const largest = 2 ** 24
 
 const isExact = (range: Range): range is NonNullable<Range> =>
   range !== undefined && range.least >= -largest && range.most <= largest
