@@ -233,6 +233,7 @@ const readMap = (r: Reader, get: Get, at: string): MapSpec => {
   })
   checkIndices(r, operands, at)
   const code = r.list(get('code'), `${at}.code`, limits.code)
+  const before = r.faults.length
   const results = r.list(get('results'), `${at}.results`, limits.accesses).map((value, i) => {
     const where = `${at}.results[${i}]`
     const result = r.object(value, where)
@@ -242,13 +243,11 @@ const readMap = (r: Reader, get: Get, at: string): MapSpec => {
       ...(readFlag(r, r.field(result, 'row'), `${where}.row`) ? { row: true as const } : {}),
     }
   })
-  const axis = get('axis')
-  if (axis !== undefined && shape.length < 2)
-    r.wrong(`${at}.axis`, `nothing, of a shape of ${shape.length} dimensions`, axis)
+  const axis = readAxis(r, get('axis'), shape, `${at}.axis`)
   const spec: MapSpec = {
     kind: 'map',
     shape,
-    ...(axis === undefined ? {} : { axis: r.integer(axis, `${at}.axis`, 0, shape.length - 2) }),
+    ...(axis === undefined ? {} : { axis }),
     compute: r.oneOf(get('compute'), `${at}.compute`, ['f32', 'i32']),
     operands,
     code: code.map((value, j) =>
@@ -256,8 +255,20 @@ const readMap = (r: Reader, get: Get, at: string): MapSpec => {
     ),
     results,
   }
-  if (hasRows(spec)) checkRows(r, spec, at)
+  // Of a result that was not read, 0 stands for its value.
+  if (hasRows(spec)) checkRows(r, spec, at, r.faults.length === before)
   return spec
+}
+
+/** The dimension of rows that lie side by side: one that another one follows. */
+const readAxis = (r: Reader, value: unknown, shape: readonly number[], at: string): number | undefined => {
+  if (value === undefined) return undefined
+  const axis = r.integer(value, at, 0, limits.rank - 2)
+  if (axis < shape.length - 1) return axis
+  const wanted = shape.length < 2 ? 'nothing' : `a dimension from 0 to ${shape.length - 2}`
+  const next = 'name the dimension of the rows; the last one needs no name'
+  r.fault('BadKernel', at, 'axis', `${wanted}, of a shape of ${shape.length} dimensions`, `${axis}`, next)
+  return undefined
 }
 
 const readIndex = (
@@ -294,7 +305,7 @@ const checkIndices = (r: Reader, operands: readonly MapOperand[], at: string): v
 }
 
 /** Rows need a dimension, few passes, and numbers a row where one is written. */
-const checkRows = (r: Reader, spec: MapSpec, at: string): void => {
+const checkRows = (r: Reader, spec: MapSpec, at: string, hasResults: boolean): void => {
   if (spec.shape.length === 0)
     r.fault('BadKernel', `${at}.shape`, 'shape', 'a dimension to reduce along', 'none', 'give rows a length')
   const { isRow, depth } = mapRows(spec)
@@ -309,7 +320,7 @@ const checkRows = (r: Reader, spec: MapSpec, at: string): void => {
       'divide the kernel',
     )
   spec.results.forEach(({ value, row }, i) => {
-    if (row === true && isRow[value] === false)
+    if (hasResults && row === true && isRow[value] === false)
       r.fault(
         'BadKernel',
         `${at}.results[${i}]`,

@@ -382,11 +382,11 @@ const paceOf = (kernel: RowKernel | undefined): number =>
 /**
  * Nanoseconds of rows that have a block of threads each. A block reads its row, computes and goes on to the
  * next while its last writes are on their way; only the other blocks of its multiprocessor fill its pauses.
- * What does not stay in registers, and operands that each row reads, come from the cache.
+ * What does not stay in registers or shared memory, and operands that each row reads, come from the cache.
  */
 const timeOfBlocks = (
   { shape, code, operands }: MapSpec,
-  { rows, length, group, together, passes, held, isRow, computed, computedAgain }: RowKernel,
+  { rows, length, group, together, passes, held, near, isRow, computed, computedAgain }: RowKernel,
   arithmetic: number,
   { bandwidth, cacheBandwidth, multiprocessors }: Machine['device'],
 ): number => {
@@ -400,7 +400,8 @@ const timeOfBlocks = (
     const isShared = shape.slice(0, -1).every((_, d) => !differsAlong(read, operands, d))
     const times = computedAgain.filter(own => own[j]).length
     const once = computed.some(own => own[j]) ? 1 : 0
-    const readings = held * once + (1 - held) * times
+    const stays = isShared ? held : near
+    const readings = stays * once + (1 - stays) * times
     if (isShared) again += readings * bytes
     else {
       first += bytes

@@ -20,6 +20,9 @@ const [allRegisters, mostRegisters, ownRegisters] = [65_536, 255, 36]
 /** The last of these as NVIDIA's assembler manages: in blocks of up to 256 threads, and in the largest. */
 const [besidesInOthers, besidesInLargest] = [16, 28]
 
+/** Bytes of shared memory that a block may have, but for what its threads add up in. */
+const sharedBytes = 227 * 1024 - 4096
+
 const powerOfTwoAtLeast = (count: number): number => 2 ** Math.ceil(Math.log2(Math.max(1, count)))
 const clamped = (value: number, least: number, most: number): number => Math.min(most, Math.max(least, value))
 
@@ -39,8 +42,9 @@ export interface RowKernel {
   /** Threads of a row, and of a block. */
   readonly group: number
   readonly block: number
-  /** The part of each row that stays in registers from pass to pass. */
+  /** The part of each row that stays in registers from pass to pass, and in these or in shared memory. */
   readonly held: number
+  readonly near: number
   /** Blocks that a multiprocessor has at a time, by their registers. */
   readonly together: number
 }
@@ -252,6 +256,21 @@ export const rowKernel = (spec: MapSpec): RowKernel => {
   const heldPacks = words === 0 ? 0 : Math.min(packs, Math.floor(Math.max(0, whole) / (words * width)))
   const besides = block === mostBlock ? besidesInLargest : besidesInOthers
   const used = Math.ceil((besides + heldPacks * words * width + late) / 8) * 8
+  const computedAgain = computedIn(
+    spec,
+    rows,
+    passes,
+    code.map(() => false),
+  )
+  // Bytes of a pack of each thread that several passes read, of operands that are not the same for all rows.
+  const again = code.reduce((sum, [what, operand], j) => {
+    if (what !== 'operand' || rows.isRow[j] || computedAgain.filter(own => own[j]).length < 2) return sum
+    const read = operands[operand]!
+    const differs = shape.slice(0, -1).some((_, d) => differsAlong(read, operands, d))
+    return differs ? sum + group * width * elementBytes[read.dtype] : sum
+  }, 0)
+  const others = packs - heldPacks
+  const shared = group < block || again === 0 ? 0 : Math.min(others, Math.floor(sharedBytes / again))
   return {
     rows: elements(shape) / length,
     length,
@@ -263,15 +282,11 @@ export const rowKernel = (spec: MapSpec): RowKernel => {
       passes,
       code.map(() => true),
     ),
-    computedAgain: computedIn(
-      spec,
-      rows,
-      passes,
-      code.map(() => false),
-    ),
+    computedAgain,
     group,
     block,
     held: passes < 2 ? 1 : heldPacks / packs,
+    near: passes < 2 ? 1 : (heldPacks + shared) / packs,
     together: Math.max(1, Math.floor(allRegisters / (block * Math.min(mostRegisters, used)))),
   }
 }

@@ -286,6 +286,10 @@ Status CudaDriver::fill(const NodeParams& fill, Stream stream) {
       "cuMemsetD2D32Async");
 }
 
+Multiprocessors CudaDriver::multiprocessors() const {
+  return {info_.multiprocessors, static_cast<std::size_t>(context_->attribute(kSharedPerBlockOptIn))};
+}
+
 Status CudaDriver::prepareSource(const KernelSource& source, std::size_t readCount, const char* title,
                                  std::unique_ptr<Kernel>* kernel) {
   std::shared_ptr<Module> module;
@@ -306,7 +310,7 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
       return Status::ok;
     case KernelSpec::Kind::map: {
       KernelSource source;
-      mapSource(spec, info_.multiprocessors, &source);
+      mapSource(spec, multiprocessors(), &source);
       return prepareSource(source, spec.operands.size(), "map", kernel);
     }
     case KernelSpec::Kind::attention: {
@@ -330,7 +334,7 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
       if (spec.how >= ReduceHow::argmax)
         chooseSource(spec, &source);
       else
-        mapSource(reductionAsMap(spec), info_.multiprocessors, &source);
+        mapSource(reductionAsMap(spec), multiprocessors(), &source);
       return prepareSource(source, 1, "reduce", kernel);
     }
     case KernelSpec::Kind::scan: {

@@ -114,6 +114,7 @@ class CudaDriver : public Driver {
 
  private:
   CudaDriver(std::shared_ptr<Context> context, const LibraryPaths& paths);
+  Multiprocessors multiprocessors() const;
   Status prepareSource(const KernelSource& source, std::size_t readCount, const char* title,
                        std::unique_ptr<Kernel>* kernel);
 

@@ -30,7 +30,11 @@ Status GeneratedKernel::prepare(const KernelSource::Variant& variant, Launch* la
     return fail(Status::invalidValue, "the grid of " + call_ + " would be too large");
   launch->grid = static_cast<unsigned>(std::min(blocks, most));
   launch->block = variant.block;
-  return Status::ok;
+  launch->sharedBytes = variant.sharedBytes;
+  if (variant.sharedBytes == 0) return Status::ok;
+  return context.check(context.call().cuFuncSetAttribute(launch->function, kFunctionMaxDynamicShared,
+                                                         static_cast<int>(variant.sharedBytes)),
+                       "cuFuncSetAttribute");
 }
 
 Status GeneratedKernel::make(std::shared_ptr<Module> module, const KernelSource& source,
@@ -63,14 +67,15 @@ Status GeneratedKernel::launch(const DeviceAddress* reads, const DeviceAddress* 
   const Context& context = module_->context();
   const DriverFunctions& call = context.call();
   if (!waitsForNodes())
-    return context.check(call.cuLaunchKernel(chosen.function, chosen.grid, 1, 1, chosen.block, 1, 1, 0,
-                                             stream, arguments_.data(), nullptr),
+    return context.check(call.cuLaunchKernel(chosen.function, chosen.grid, 1, 1, chosen.block, 1, 1,
+                                             chosen.sharedBytes, stream, arguments_.data(), nullptr),
                          call_.c_str());
   CUlaunchAttribute early;
   early.id = kLaunchProgrammatic;
   early.programmaticStreamSerialization = 1;
   CUlaunchConfig config;
   config.gridX = chosen.grid, config.blockX = chosen.block;
+  config.sharedBytes = chosen.sharedBytes;
   config.stream = stream;
   config.attributes = &early, config.attributeCount = 1;
   return context.check(call.cuLaunchKernelEx(&config, chosen.function, arguments_.data(), nullptr),
@@ -82,7 +87,7 @@ Status GeneratedKernel::node(const DeviceAddress* reads, const DeviceAddress* wr
   node->values.resize(byteOffsets_.size() + 1);
   const Launch& chosen = choose(reads, writes, node->values.data());
   node->values.back() = count_;
-  node->kernel(chosen.function, {chosen.grid, 1, 1}, {chosen.block, 1, 1}, 0);
+  node->kernel(chosen.function, {chosen.grid, 1, 1}, {chosen.block, 1, 1}, chosen.sharedBytes);
   return Status::ok;
 }
 

@@ -65,7 +65,7 @@ class GeneratedKernel : public CudaKernel {
  private:
   struct Launch {
     CUfunction function = nullptr;
-    unsigned grid = 0, block = 0;
+    unsigned grid = 0, block = 0, sharedBytes = 0;
   };
   // The variant for these addresses; writes the pointers to `arguments`.
   const Launch& choose(const DeviceAddress* reads, const DeviceAddress* writes,

@@ -226,9 +226,9 @@ const char* cudaTypeName(DType type) {
   return "";
 }
 
-void mapSource(const KernelSpec& spec, int multiprocessors, KernelSource* source) {
-  if (hasRows(spec) && hasColumns(spec)) return columnSource(spec, multiprocessors, source);
-  if (hasRows(spec)) return rowSource(spec, source);
+void mapSource(const KernelSpec& spec, Multiprocessors multiprocessors, KernelSource* source) {
+  if (hasRows(spec) && hasColumns(spec)) return columnSource(spec, multiprocessors.count, source);
+  if (hasRows(spec)) return rowSource(spec, multiprocessors.sharedBytes, source);
   const MapLoops loops = mapLoops(spec);
   MapWriter writer(spec, loops);
   source->text = std::string(kPrelude) + (writer.pairs() ? kPairs : "") + "typedef " +

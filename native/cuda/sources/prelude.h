@@ -217,6 +217,10 @@ template <int N> FN void storePair(Pair<f16> a, Pack<f16, N>& pack, int j) { ((u
 
 // For kernels that keep in registers, from pass to pass, what they have read.
 inline constexpr const char* kHeld = R"cuda(
+// Shared memory of which the launch says how much there is.
+#ifndef BRAID_EMULATED
+#define LAUNCHED_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#endif
 // Packs as words, each of which the compiler must take as new where `renew` is called: else it would keep
 // what it has made of a word in a pass, which needs more registers than the word does.
 template <class T, int N> union Raw { Pack<T, N> pack; unsigned words[N * sizeof(T) / 4 > 0 ? N * sizeof(T) / 4 : 1]; };

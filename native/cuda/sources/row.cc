@@ -58,7 +58,7 @@ class RowWriter {
     // Past the end a group repeats the last row: a warp must stay whole for its shuffles.
     text += isFull() ? "  const Index row = mine;\n"
                      : "  const bool live = mine < count;\n  const Index row = live ? mine : count - 1;\n";
-    text += operands_.starts() + holders();
+    text += operands_.starts() + holders() + sharedPacks();
     for (int pass = 0; pass <= rows_.passes; ++pass) {
       text += rowValues(pass);
       if (pass < rows_.passes) text += passText(pass);
@@ -100,6 +100,29 @@ class RowWriter {
         text += "  " + typeOfValue(j) + " v" + number(j) + "[" + number(own_.held * turns()) + "];\n";
     }
     return text;
+  }
+
+  // The operand of instruction j, as far as it stays in shared memory.
+  bool isShared(std::size_t j) const { return own_.shared > 0 && plan_.sharedFrom(j) >= 0; }
+
+  // Where each thread has its packs in shared memory.
+  std::string sharedPacks() const {
+    if (own_.shared == 0) return "";
+    std::string text = "  LAUNCHED_SHARED(rest);\n";
+    std::int64_t from = 0;
+    for (std::size_t j = 0; j < spec_.code.size(); ++j) {
+      if (!isShared(j)) continue;
+      const std::string pack = operands_.packOfOperand(static_cast<std::size_t>(spec_.code[j].a));
+      text += "  " + pack + "* const r" + number(static_cast<std::int64_t>(j)) + " = (" + pack +
+              "*)(rest + " + number(from) + ") + lane;\n";
+      from += plan_.sharedBytesOf(own_, j) * own_.shared;
+    }
+    return text;
+  }
+
+  std::string sharedPack(std::size_t j) const {
+    return "r" + number(static_cast<std::int64_t>(j)) + "[(k - " + number(own_.held) + ") * " +
+           number(own_.group) + "]";
   }
 
   // Numbers a row that are known before a pass.
@@ -160,14 +183,17 @@ class RowWriter {
     return text + totals_.joined(reductions);
   }
 
-  // The loops over the packs that stay, and over the others.
+  // The loops over the packs that stay in registers, over those in shared memory, and over the others.
   std::string loops(int pass, const std::vector<std::size_t>& reductions) {
     std::string text;
     inRegisters_ = true;
-    if (own_.held > 0) text += loop(pass, "int k = 0; k < " + number(own_.held), reductions);
+    if (own_.held > 0) text += loop(pass, 0, own_.held, reductions);
     inRegisters_ = false;
-    if (own_.held < own_.packs)
-      text += loop(pass, "int from = " + number(own_.held) + "; from < " + number(own_.packs), reductions);
+    const std::int64_t near = own_.held + own_.shared;
+    inShared_ = true;
+    if (own_.shared > 0) text += loop(pass, own_.held, near, reductions);
+    inShared_ = false;
+    if (near < own_.packs) text += loop(pass, near, own_.packs, reductions);
     return text;
   }
 
@@ -217,14 +243,18 @@ class RowWriter {
     return text;
   }
 
-  std::string loop(int pass, const std::string& range, const std::vector<std::size_t>& reductions) {
+  std::string loop(int pass, std::int64_t from, std::int64_t to, const std::vector<std::size_t>& reductions) {
     const std::vector<bool>& own = own_.computed[static_cast<std::size_t>(pass)];
     const bool isLast = pass + 1 == rows_.passes;
     const std::vector<bool> computed =
         inRegisters_ ? own : rows_.computedIn(spec_, noneKept())[static_cast<std::size_t>(pass)];
-    std::string text =
-        inRegisters_ ? "  #pragma unroll\n  for (" + range + "; ++k) {\n" : batch(computed, range);
+    std::string text = inRegisters_ ? "  #pragma unroll\n  for (int k = " + number(from) + "; k < " +
+                                          number(to) + "; ++k) {\n"
+                                    : batch(pass, computed, from, to);
     text += "    if (!(" + inside() + ")) continue;\n";
+    for (std::size_t j = 0; inShared_ && j < spec_.code.size(); ++j)
+      if (isShared(j) && plan_.sharedFrom(j) == pass)
+        text += "    " + sharedPack(j) + " = l" + number(static_cast<std::int64_t>(j)) + "[n];\n";
     for (std::size_t j = 0; inRegisters_ && j < spec_.code.size(); ++j) {
       if (!isLoaded(computed, j)) continue;
       const std::string name = "l" + number(static_cast<std::int64_t>(j));
@@ -254,22 +284,26 @@ class RowWriter {
     return text + (inRegisters_ ? "  }\n" : "  }\n  }\n");
   }
 
-  // The head of a loop over packs that do not stay: some are read at once, since a pack that is written might
-  // lie, for all that the compiler knows, where the next one is read.
-  std::string batch(const std::vector<bool>& computed, const std::string& range) const {
+  // The head of a loop over packs that are not in registers: some are read at once, since a pack that is
+  // written might lie, for all that the compiler knows, where the next one is read.
+  std::string batch(int pass, const std::vector<bool>& computed, std::int64_t first, std::int64_t to) const {
     const std::string head = "    #pragma unroll\n    for (int n = 0; n < " + number(kBatch) +
                              "; ++n) {\n      const int k = from + n;\n";
-    const std::string within = "k < " + number(own_.packs) + " && " + inside();
+    const std::string within = "k < " + number(to) + " && " + inside();
     std::string arrays, reads;
     for (std::size_t j = 0; j < spec_.code.size(); ++j) {
       if (!isLoaded(computed, j)) continue;
       const std::string name = "l" + number(static_cast<std::int64_t>(j));
       arrays += "    " + operands_.packOfOperand(static_cast<std::size_t>(spec_.code[j].a)) + " " + name +
                 "[" + number(kBatch) + "];\n";
-      reads += "      if (" + within + ") " + operands_.load(name + "[n]", spec_.code[j].a);
+      const bool isThere = inShared_ && isShared(j) && plan_.sharedFrom(j) < pass;
+      reads +=
+          "      if (" + within + ") " +
+          (isThere ? name + "[n] = " + sharedPack(j) + ";\n" : operands_.load(name + "[n]", spec_.code[j].a));
     }
-    return "  for (" + range + "; from += " + number(kBatch) + ") {\n" + arrays + head + reads + "    }\n" +
-           head + "    if (k >= " + number(own_.packs) + ") continue;\n";
+    return "  for (int from = " + number(first) + "; from < " + number(to) + "; from += " + number(kBatch) +
+           ") {\n" + arrays + head + reads + "    }\n" + head + "    if (k >= " + number(to) +
+           ") continue;\n";
   }
 
   std::vector<bool> noneKept() const { return std::vector<bool>(spec_.code.size(), false); }
@@ -315,28 +349,30 @@ class RowWriter {
   const RowOperands operands_;
   const RowTotals totals_;
   bool plain_ = true;        // whether the loop that is written divides by plain divisors
-  bool inRegisters_ = true;  // whether the loop that is written is over packs that stay
+  bool inRegisters_ = true;  // whether the loop that is written is over packs that stay in registers
+  bool inShared_ = false;    // or over those in shared memory
 };
 
-KernelSource::Variant variantOf(const char* entry, const Division& division, std::int64_t rows) {
-  const std::int64_t blocks = (rows + division.rowsOfBlock() - 1) / division.rowsOfBlock();
-  return {entry, blocks * division.block, static_cast<unsigned>(division.block), false};
+KernelSource::Variant variantOf(const char* entry, const RowPlan& plan, const Division& division) {
+  const std::int64_t blocks = (plan.rows.rows + division.rowsOfBlock() - 1) / division.rowsOfBlock();
+  return {entry, blocks * division.block, static_cast<unsigned>(division.block), false,
+          static_cast<unsigned>(plan.sharedBytes(division))};
 }
 
 }  // namespace
 
-void rowSource(const KernelSpec& spec, KernelSource* source) {
-  const RowPlan plan(spec);
+void rowSource(const KernelSpec& spec, std::size_t sharedBytes, KernelSource* source) {
+  const RowPlan plan(spec, sharedBytes);
   const Division plain = plan.division(1);
   const Division packed = plan.division(plan.lanes);
   const bool pairs = plan.vector && RowWriter(plan, packed).pairs();
   source->text = std::string(kPrelude) + (pairs ? kPairs : "") + "typedef " +
                  (plan.loops.wide ? "long long" : "int") + " Index;\n" + kHeld + kRowHelpers + "\n" +
                  RowWriter(plan, plain).kernel("braid_rows");
-  source->plain = variantOf("braid_rows", plain, plan.rows.rows);
+  source->plain = variantOf("braid_rows", plan, plain);
   if (plan.vector) {
     source->text += "\n" + RowWriter(plan, packed).kernel("braid_rows_vector");
-    source->vector = variantOf("braid_rows_vector", packed, plan.rows.rows);
+    source->vector = variantOf("braid_rows_vector", plan, packed);
   }
   const auto aligned = [&](DType type, bool row) {
     const std::size_t bytes = elementBytes(type) * static_cast<std::size_t>(plan.lanes);

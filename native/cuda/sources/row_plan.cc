@@ -16,6 +16,8 @@ constexpr std::int64_t kThreadBytes = 64;
 constexpr std::int64_t kOwnRegisters = 36, kRegisters = 65536, kMostRegisters = 255;
 // Packs that are on their way at a time of operands that a later pass is the first to read.
 constexpr std::int64_t kLatePacks = 4;
+// Bytes of shared memory in which the threads of a block add up their totals, at most.
+constexpr std::int64_t kTotals = 4096;
 // Instructions of a kernel that are written out for each element in registers.
 constexpr std::int64_t kMostUnrolled = 8192;
 
@@ -32,8 +34,13 @@ MapLoops outerOf(const KernelSpec& spec) {
 
 }  // namespace
 
-RowPlan::RowPlan(const KernelSpec& spec)
-    : spec(spec), rows(spec), outer(outerOf(spec)), loops(mapLoops(spec)), code(spec, rows.isRow) {
+RowPlan::RowPlan(const KernelSpec& spec, std::size_t sharedBytes)
+    : spec(spec),
+      rows(spec),
+      outer(outerOf(spec)),
+      loops(mapLoops(spec)),
+      code(spec, rows.isRow),
+      sharedBytes_(sharedBytes) {
   bool packed = false;
   vector = true;
   for (std::size_t o = 0; o < spec.operands.size(); ++o) {
@@ -74,7 +81,42 @@ Division RowPlan::division(std::int64_t width) const {
   }
   made.packs = (packs + made.group - 1) / made.group;
   hold(&made);
+  share(&made);
   return made;
+}
+
+int RowPlan::sharedFrom(std::size_t j) const {
+  if (spec.code[j].op != MapOp::operand || rows.isRow[j]) return -1;
+  const auto& strides = outer.strides[static_cast<std::size_t>(spec.code[j].a)];
+  if (std::all_of(strides.begin(), strides.end(), [](std::int64_t stride) { return stride == 0; })) return -1;
+  const auto computed = rows.computedIn(spec, std::vector<bool>(spec.code.size(), false));
+  int first = -1, reads = 0;
+  for (int pass = 0; pass < rows.passes; ++pass) {
+    if (!computed[static_cast<std::size_t>(pass)][j]) continue;
+    if (reads++ == 0) first = pass;
+  }
+  return reads > 1 ? first : -1;
+}
+
+std::int64_t RowPlan::sharedBytesOf(const Division& made, std::size_t j) const {
+  const DType type = spec.operands[static_cast<std::size_t>(spec.code[j].a)].dtype;
+  return made.group * made.width * static_cast<std::int64_t>(elementBytes(type));
+}
+
+// Each thread has packs of its own there, so none waits for another.
+void RowPlan::share(Division* made) const {
+  if (made->held == made->packs || made->group < made->block) return;
+  made->shared = 1;
+  const std::int64_t bytes = sharedBytes(*made);
+  const std::int64_t room = static_cast<std::int64_t>(sharedBytes_) - kTotals;
+  made->shared = bytes == 0 ? 0 : std::clamp<std::int64_t>(room / bytes, 0, made->packs - made->held);
+}
+
+std::int64_t RowPlan::sharedBytes(const Division& made) const {
+  std::int64_t bytes = 0;
+  for (std::size_t j = 0; j < spec.code.size(); ++j)
+    if (sharedFrom(j) >= 0) bytes += sharedBytesOf(made, j) * made.shared;
+  return bytes;
 }
 
 // Registers of a thread for each of its packs that stays: the most that lie between two passes.

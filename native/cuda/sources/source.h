@@ -17,7 +17,8 @@ struct KernelSource {
     // All threads of the kernel. The grid covers them, or strides over them where it would be too large.
     std::int64_t threads = 0;
     unsigned block = 256;
-    bool strided = true;  // a grid smaller than `threads` still does all the work
+    bool strided = true;       // a grid smaller than `threads` still does all the work
+    unsigned sharedBytes = 0;  // of a block, beside what the text declares
   };
   std::string text;
   Variant plain;
@@ -32,11 +33,19 @@ struct KernelSource {
 
 const char* cudaTypeName(DType type);  // as in the prelude
 
+// What the source of a map depends on of a device.
+struct Multiprocessors {
+  // Implicit: shared memory as every device has it.
+  Multiprocessors(int count, std::size_t sharedBytes = 48 << 10) : count(count), sharedBytes(sharedBytes) {}
+  int count;
+  std::size_t sharedBytes;  // that one block may have
+};
+
 // One fused kernel: elementwise, or one of those below. These trust the spec, which checkKernel has checked.
-void mapSource(const KernelSpec& spec, int multiprocessors, KernelSource* source);
+void mapSource(const KernelSpec& spec, Multiprocessors multiprocessors, KernelSource* source);
 // A map that reduces rows whose elements follow one another: a row is read once where it fits the registers
-// of its threads.
-void rowSource(const KernelSpec& spec, KernelSource* source);
+// of its threads and the shared memory.
+void rowSource(const KernelSpec& spec, std::size_t sharedBytes, KernelSource* source);
 // A map that reduces rows which lie side by side. The order of additions depends on the sizes and the device
 // alone.
 void columnSource(const KernelSpec& spec, int multiprocessors, KernelSource* source);

@@ -221,6 +221,22 @@ TEST_F(CudaFake, ChecksLaunchesAgainstTheDevicesLimits) {
   EXPECT_EQ(calls("cuFuncSetAttribute"), before + 1);
 }
 
+// A row that does not fit the registers of a block; the function is told of the shared memory before a
+// launch.
+TEST_F(CudaFake, LaunchesLongRowsWithSharedMemory) {
+  KernelSpec rows = scale(0);
+  rows.shape = {3, 65536};
+  rows.operands[0].strides = {65536, 1};
+  rows.code = {{MapOp::operand, 0}, {MapOp::rowMax, 0}, {MapOp::sub, 0, 1}};
+  std::unique_ptr<Kernel> kernel;
+  const int before = calls("cuFuncSetAttribute");
+  ASSERT_EQ(driver_->prepare(&kernel, rows, {}), Status::ok);
+  EXPECT_GT(calls("cuFuncSetAttribute"), before);
+  const DeviceAddress aligned = 1 << 20, odd = aligned + 4;
+  for (const DeviceAddress address : {aligned, odd})
+    EXPECT_EQ(driver_->launch(*kernel, &address, &address, nullptr), Status::ok) << driver_->lastDetail();
+}
+
 // The check itself is the one that the host device's tests hold to every reason.
 TEST_F(CudaFake, RefusesWhatEveryDeviceRefuses) {
   std::unique_ptr<Kernel> kernel;

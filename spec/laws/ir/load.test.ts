@@ -228,9 +228,11 @@ describe('what only the loader can see', () => {
       tags(withKernel(2, { shape: [], operands: [{ ...operand, strides: [] }], results: row })),
     ).toContain('BadKernel nodes[2].kernel.shape')
     for (const axis of [1, -1, 0.5])
-      expect(tags(withKernel(2, { axis })).join()).toMatch(/(OutOfRange|WrongType) nodes\[2\]\.kernel\.axis/)
+      expect(tags(withKernel(2, { axis })).join()).toMatch(
+        /(BadKernel|OutOfRange|WrongType) nodes\[2\]\.kernel\.axis/,
+      )
     expect(tags(withKernel(2, { shape: [48], axis: 0, operands: [{ ...operand, strides: [1] }] }))).toContain(
-      'WrongType nodes[2].kernel.axis',
+      'BadKernel nodes[2].kernel.axis',
     )
     const total = { value: 0, dtype: 'f32', row: true } as const
     expect(resultElements({ shape: [6, 8] }, total)).toBe(6)

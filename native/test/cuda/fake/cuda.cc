@@ -43,6 +43,7 @@ struct FakeModule {
 };
 struct FakeFunction {
   std::string name;
+  unsigned mostShared = 48 << 10;
 };
 struct FakeProgram {
   std::string source, log, image;
@@ -379,16 +380,20 @@ if (made->image.find(" " + call) == std::string::npos && made->image.find("\n" +
 made->functions.push_back(*function);
 END CALL(cuFuncGetAttribute,
          (int* value, int attribute, CUfunction)) * value = attribute == kFunctionMaxThreads ? 1024 : 0;
-END CALL(cuFuncSetAttribute, (CUfunction, int, int)) END
-    CALL(cuLaunchKernel,
+END CALL(cuFuncSetAttribute,
+         (CUfunction function, int attribute,
+          int value)) if (attribute == kFunctionMaxDynamicShared) reinterpret_cast<FakeFunction*>(function)
+    ->mostShared = static_cast<unsigned>(value);
+END CALL(cuLaunchKernel,
          (CUfunction function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
-          unsigned blockY, unsigned blockZ, unsigned, CUstream stream, void** arguments,
+          unsigned blockY, unsigned blockZ, unsigned shared, CUstream stream, void** arguments,
           void**)) if (!arguments || gridX * gridY * gridZ == 0 || blockX * blockY * blockZ == 0) return 1;
+if (shared > reinterpret_cast<FakeFunction*>(function)->mostShared) return 1;
 if (!mayQueue(stream)) return 400;
 CUgraphNodeParams launch;
 launch.type = 0;
-launch.kernel = {function, {gridX, gridY, gridZ}, {blockX, blockY, blockZ}, 0, arguments, nullptr, nullptr,
-                 nullptr};
+launch.kernel = {
+    function, {gridX, gridY, gridZ}, {blockX, blockY, blockZ}, shared, arguments, nullptr, nullptr, nullptr};
 const bool early = std::exchange(startsEarly, false);
 if (CUresult result = 0; captured(stream, launch, &result, early)) return result;
 return launchKernel(function);
