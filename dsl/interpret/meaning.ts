@@ -79,31 +79,37 @@ const inexactNodes = (graph: Prepared): readonly boolean[] => {
 }
 
 /**
- * Moves each element of a result by as much as a device may be off: by the operator's own error, and, where
- * an operand is inexact, by one unit in the last place at least, since the result may round the other way.
+ * Moves each element of a result by as much as a device may be off: by the operator's own error, or by those
+ * of its steps, and, where an operand is inexact, by one unit in the last place at least, since the result may
+ * round the other way.
  */
 const disturbing =
   (graph: Prepared, inexact: readonly boolean[], direction: Direction): Disturb =>
   (node, value, reads) => {
-    if (!inexact[node.id] || !(node.op in operators || node.op === 'kernel' || node.op === 'port'))
-      return value
-    const tolerance = toleranceOf(graph, node)
+    const isComputed = node.op in operators || node.op === 'kernel' || node.op === 'port'
+    if (!inexact[node.id] || !isComputed) return value
     const { specs } = graph
-    const { dtype } = specs[node.id]!
+    const spec = specs[node.id]!
+    const { dtype } = spec
     const given = numbers(value, dtype)
-    const beside = operators[node.op]?.scale?.(
-      reads.map((read, i) => largest(numbers(read, specs[node.inputs[i]!]!.dtype))),
-      node.inputs.map(input => specs[input]!),
+    const mean = meanOf(given)
+    const directionOf = (element: number): 1 | -1 => direction(node.id, element, given[element]! > mean)
+    const inputs = node.inputs.map(input => specs[input]!)
+    const operator = operators[node.op]
+    const off = operator?.off?.(reads, inputs, spec, node.attrs, directionOf)
+    const from = off === undefined ? given : numbers(off, dtype)
+    const tolerance = off === undefined ? toleranceOf(graph, node) : 0
+    const beside = operator?.scale?.(
+      reads.map((read, i) => largest(numbers(read, inputs[i]!.dtype))),
+      inputs,
       node.attrs,
     )
-    // One operation rounds each element by itself: beside a mask of -1e9 others stay as exact as they are.
-    const whole = beside === 0 ? 0 : tolerance * Math.max(largest(given), beside ?? 0)
+    const by = tolerance * Math.max(largest(given), beside ?? 0)
     const write = writer(dtype)
     const moved = value.slice()
-    const mean = meanOf(given)
     for (let i = 0; i < moved.length; i++) {
-      const own = Math.max(2 * roundoff[dtype], tolerance) * Math.abs(given[i]!)
-      moved[i] = write(given[i]! + direction(node.id, i, given[i]! > mean) * Math.max(whole, own))
+      const unit = 2 * roundoff[dtype] * Math.abs(from[i]!)
+      moved[i] = write(from[i]! + directionOf(i) * Math.max(by, unit))
     }
     return moved
   }

@@ -66,7 +66,7 @@ const masked = () =>
     graph('masked', {}, () => {
       const scores = param('x', matrix).pipe(matmul(param('w', tensor('f32', [columns, columns]))))
       const seen = scores.pipe(iota({ axis: 1 }), less(scores.pipe(iota({ axis: 0 }), add(1))))
-      return { y: seen.pipe(where(scores, -30), softmax(), download()) }
+      return { y: seen.pipe(where(scores, -1e9), softmax(), download()) }
     }),
     params,
     'f32',

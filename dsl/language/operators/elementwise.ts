@@ -10,7 +10,7 @@ import {
   tensorBytes,
 } from '../../ir/tensor.js'
 import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
-import { roundoff } from '../values.js'
+import { type HostArray, roundoff } from '../values.js'
 import { runMap, wholeInstructions } from './map-reference.js'
 import type { Attrs, Operator, RunLowering } from './operator.js'
 import { broadcast, broadcastStrides, coalesce } from './shapes.js'
@@ -188,6 +188,14 @@ export const mapTolerance = (code: readonly MapInstruction[], output: DType): nu
   return units === 0 ? 0 : 4 * units * roundoff.f32 + (output === 'f32' ? 0 : 2 * roundoff[output])
 }
 
+/** What a map yields where a device is off in each step by as much as it may, in the given direction. */
+export const runMapOff = (
+  spec: MapSpec,
+  inputs: readonly HostArray[],
+  direction: (element: number) => 1 | -1,
+): HostArray =>
+  runMap(spec, inputs, (op, element) => direction(element) * 4 * (errorUnits[op] ?? 0) * roundoff.f32)[0]!
+
 /** Floating-point operations of a map: one for each instruction that computes. */
 export const mapFlops = (code: readonly MapInstruction[], count: number): number =>
   count * code.reduce((sum, [op]) => sum + (op === 'operand' || op === 'const' || op === 'index' ? 0 : 1), 0)
@@ -199,6 +207,6 @@ export const elementwise = (name: string): Operator => ({
   lower: (inputs, output, attrs) => lowered(inputs, output, codeOf(attrs)),
   reference: (inputs, specs, output, attrs) => runMap(mapSpec(specs, output, codeOf(attrs)), inputs)[0]!,
   tolerance: (output, _inputs, attrs) => mapTolerance(codeOf(attrs), output.dtype),
-  // A single step is exact to some units of its result. Of several, one may take away what another made.
-  scale: (largest, _inputs, attrs) => (mapFlops(codeOf(attrs), 1) > 1 ? Math.max(0, ...largest) : 0),
+  off: (inputs, specs, output, attrs, direction) =>
+    runMapOff(mapSpec(specs, output, codeOf(attrs)), inputs, direction),
 })

@@ -158,8 +158,11 @@ const step = (instruction: MapInstruction, compute: 'f32' | 'i32'): Step => {
   }
 }
 
-/** The meaning of a `map` kernel: each result as a fresh dense array. */
-export const runMap = (spec: MapSpec, inputs: readonly HostArray[]): HostArray[] => {
+/** The relative error of a step, of what becomes an element of the result. */
+export type StepError = (op: MapInstruction[0], element: number) => number
+
+/** The meaning of a `map` kernel: each result as a fresh dense array. With an error, each step is off by it. */
+export const runMap = (spec: MapSpec, inputs: readonly HostArray[], error?: StepError): HostArray[] => {
   const { operands, compute, code } = spec
   // The dimensions in the order in which points are met: the elements of a row follow one another.
   const axis = rowAxis(spec)
@@ -215,7 +218,10 @@ export const runMap = (spec: MapSpec, inputs: readonly HostArray[]): HostArray[]
   const run = (s: number): void => {
     const step = steps[s]
     if (step !== undefined) {
-      for (let e = 0; e < width; e++) values[e]![s] = step(values[e]!, loaded[e]!, indices[e]!)
+      for (let e = 0; e < width; e++) {
+        const value = step(values[e]!, loaded[e]!, indices[e]!)
+        values[e]![s] = error === undefined ? value : value * (1 + error(code[s]![0], places[e]!))
+      }
       return
     }
     const [op, argument] = code[s] as readonly [MapRowReduction, number]

@@ -14,7 +14,7 @@ import { maxRank } from '../tensor.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import { ofFloats } from './composition.js'
-import { mapFlops, mapTolerance } from './elementwise.js'
+import { mapFlops, mapTolerance, runMapOff } from './elementwise.js'
 import { runMap } from './map-reference.js'
 import type { Attrs, Operator } from './operator.js'
 import { named, withOptions } from './options.js'
@@ -133,7 +133,8 @@ export const ropeOperator: Operator = {
   },
   reference: (inputs, specs, _output, attrs) => runMap(spec(specs, attrsFrom(attrs)), inputs)[0]!,
   tolerance: (output, inputs, attrs) => mapTolerance(spec(inputs, attrsFrom(attrs)).code, output.dtype),
-  scale: ([x]) => 2 * (x ?? 0),
+  off: (inputs, specs, _output, attrs, direction) =>
+    runMapOff(spec(specs, attrsFrom(attrs)), inputs, direction),
 }
 
 export interface RopeOptions<P extends Shape = Shape> {

@@ -34,9 +34,9 @@ const isTransposed = ({ attrs }: GraphNode, index: number): boolean =>
 const copyOf = (own: Elementwise | undefined): MapSpec | undefined => {
   if (own === undefined || own.given !== undefined) return undefined
   const { code, operands, results } = own.kernel
-  const [{ dtype, indexed }] = operands as [MapSpec['operands'][number]]
-  const isCopy = code.length === 1 && code[0]![0] === 'operand' && dtype === results[0]!.dtype
-  return isCopy && indexed === undefined && !results[0]!.row ? own.kernel : undefined
+  const [operand] = operands
+  if (code.length !== 1 || code[0]![0] !== 'operand' || results[0]!.row) return undefined
+  return operand?.dtype === results[0]!.dtype && operand.indexed === undefined ? own.kernel : undefined
 }
 
 /** The strides of an access over sizes that its shape refines. */
