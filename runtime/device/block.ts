@@ -57,8 +57,8 @@ export interface Loan {
 }
 
 // A view is memory of its block, so a program that holds only the view must keep the block from being
-// collected.
-const blockOf = new WeakMap<ArrayBuffer, Block>()
+// collected: by this property, as a value keeps its lease (session/lease.ts).
+const blockOf = Symbol('block')
 
 /**
  * Device memory from `lane.malloc`, or pinned host memory from `device.pinned`. Its owner frees it once, with
@@ -267,7 +267,7 @@ export class Block implements Disposable {
       // Node marks the buffer as untransferable. From Node 24.16 on a second mark keeps `free` from detaching
       // it.
       this.#view = this.#core.native.view(this.#handle)
-      blockOf.set(this.#view, this)
+      Object.defineProperty(this.#view, blockOf, { value: this })
     } else if (this.#view.byteLength === 0) {
       throw badUse(
         'block.view',

@@ -21,9 +21,15 @@ export const released = (): void => {
 export const whenReleased = (blocks: readonly KeptBlock[], over: () => boolean, then: () => void): void => {
   const done = (): boolean => {
     if (over()) return true
-    if (blocks.some(({ space, handle }) => space.held(handle) !== 0)) return false
+    if (isKept(blocks)) return false
     then()
     return true
   }
   if (!done()) waiting.add(done)
+}
+
+/** Whether something keeps one of the blocks. */
+export const isKept = (blocks: readonly KeptBlock[]): boolean => {
+  for (const { space, handle } of blocks) if (space.held(handle) !== 0) return true
+  return false
 }

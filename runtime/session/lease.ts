@@ -9,9 +9,9 @@ export interface LeaseOwner {
 /** A value of a lease: an array of the host, or the block of an output that stays on the device. */
 export type Leased = HostArray | Block
 
-// A value keeps its lease alive. The map is weak in its keys, so a value and its lease are collected
-// together.
-const leaseOf = new WeakMap<object, object>()
+// A value keeps its lease alive by this property. A map that is weak in its keys would do the same, but keeps
+// what is dead until all memory is searched, which made V8 copy each lease meanwhile.
+const leaseOf = Symbol('lease')
 
 // Called some time after a lease was lost. Its credit returns to the session; otherwise the run would stall
 // for ever.
@@ -43,7 +43,7 @@ export const makeLease = (
   for (const [name, value] of outputs) {
     // Defined, not assigned: an output may be called `__proto__` by a plan from elsewhere.
     Object.defineProperty(lease, name, { value, enumerable: true })
-    leaseOf.set(Block.is(value) ? value : value.buffer, lease)
+    Object.defineProperty(Block.is(value) ? value : value.buffer, leaseOf, { value: lease })
   }
   Object.defineProperty(lease, Symbol.dispose, { value: dispose })
   lost.register(lease, { owner, tick }, token)

@@ -1,12 +1,22 @@
 import { type Block, endLoan, type Loan, lendBlock } from '../device/block.js'
 import type { Core } from '../device/core.js'
-import { makeLane } from '../device/lane.js'
+import { type Lane, makeLane } from '../device/lane.js'
 import type { KeptBlock } from '../device/released.js'
 
 interface Lent extends KeptBlock {
   readonly core: Core
   readonly block: WeakRef<Block>
 }
+
+const none: readonly KeptBlock[] = []
+
+const lender = [
+  'an output of a session, which its lease gives back',
+  'dispose of the lease: using, or lease[Symbol.dispose]()',
+] as const
+
+/** Stands for the lanes of a session in an output's block. `of`: the output and its session, in words. */
+export const laneOfLoans = (core: Core, of: string): Lane => makeLane(core, -1, 0n, of, 'session')
 
 /**
  * The outputs on devices that are leased now, by tick. They are held weakly, so that a lease which is lost
@@ -15,14 +25,10 @@ interface Lent extends KeptBlock {
 export class Loans {
   readonly #lent = new Map<number, Lent[]>()
 
-  /** `of`: the output and its session, in words. */
-  lend(tick: number, core: Core, of: string, loan: Omit<Loan, 'lane' | 'lender'>): Block {
-    const lender = [
-      'an output of a session, which its lease gives back',
-      'dispose of the lease: using, or lease[Symbol.dispose]()',
-    ] as const
-    const block = lendBlock(core, { ...loan, lender, lane: makeLane(core, -1, 0n, of, 'session') })
-    const lent = { core, space: core.device, handle: loan.handle, block: new WeakRef(block) }
+  lend(tick: number, core: Core, loan: Omit<Loan, 'lender'>): Block {
+    const { handle, address, size, bytes, lane } = loan
+    const block = lendBlock(core, { handle, address, size, bytes, lane, lender })
+    const lent = { core, space: core.device, handle, block: new WeakRef(block) }
     const others = this.#lent.get(tick)
     if (others === undefined) this.#lent.set(tick, [lent])
     else others.push(lent)
@@ -31,7 +37,8 @@ export class Loans {
 
   /** The lease of a tick was given back, or lost. Returns what was lent with it. */
   end(tick: number): readonly KeptBlock[] {
-    const lent = this.#lent.get(tick) ?? []
+    const lent = this.#lent.get(tick)
+    if (lent === undefined) return none
     this.#end(tick, `the lease of tick ${tick} was given back`, 'while the lease is held, call')
     return lent
   }
@@ -43,7 +50,8 @@ export class Loans {
   }
 
   #end(tick: number, why: string, next: string): void {
-    const lent = this.#lent.get(tick) ?? []
+    const lent = this.#lent.get(tick)
+    if (lent === undefined) return
     this.#lent.delete(tick)
     for (const { core, handle, block } of lent) {
       const held = block.deref()

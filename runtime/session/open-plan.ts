@@ -1,11 +1,13 @@
 import type { HostArray, Lease } from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { NativeFailure, NativeProgram } from '../addon.js'
+import type { Block } from '../device/block.js'
 import type { SessionDevice } from '../device/devices.js'
-import { type KeptBlock, released, whenReleased } from '../device/released.js'
+import type { Lane } from '../device/lane.js'
+import { isKept, type KeptBlock, released, whenReleased } from '../device/released.js'
 import { fill, type Mismatch } from '../values.js'
 import { type Leased, type LeaseOwner, makeLease } from './lease.js'
-import { Loans } from './loans.js'
+import { Loans, laneOfLoans } from './loans.js'
 import { inputViews, type Port, portsOf, viewsOf, type Written } from './ports.js'
 import type { Run } from './run.js'
 import type { Sharing } from './sharing.js'
@@ -56,6 +58,10 @@ export class OpenPlan implements LeaseOwner {
   readonly #owners: (Run | undefined)[]
   readonly #submittedAt: Float64Array
   readonly #loans = new Loans()
+  /** The outputs that are arrays of the host; by output on a device, what stands for the session's lanes. */
+  readonly #arrays: readonly Port[]
+  readonly #lanes: (Lane | undefined)[]
+  readonly #detach = (view: ArrayBuffer): void => this.program.detach(view)
   #ticks: Ticks
   #first = 0
   #host!: OpenPlanHost
@@ -72,6 +78,8 @@ export class OpenPlan implements LeaseOwner {
     const own = portsOf(plan, 'input', written)
     this.inputs = inputs?.map(name => own.find(({ spec }) => spec.name === name)!) ?? own
     this.outputs = portsOf(plan, 'output', written)
+    this.#arrays = this.outputs.filter(({ device }) => device === undefined)
+    this.#lanes = Array.from({ length: this.outputs.length })
     this.#views = inputViews(program, this.inputs, plan.inFlight)
     this.#owners = Array.from({ length: inFlight })
     this.#submittedAt = new Float64Array(inFlight)
@@ -133,18 +141,28 @@ export class OpenPlan implements LeaseOwner {
       lent = this.#loans.end(tick)
     } finally {
       if (lost && !this.#host.over) this.#host.lost(tick)
-      // A graph that keeps an output keeps its slot.
-      this.kept.add(tick)
-      whenReleased(
-        lent,
-        () => this.#host.over,
-        () => {
-          this.kept.delete(tick)
-          this.#ticks.giveBack(tick)
-          this.#host.returned(this)
-        },
-      )
+      if (!isKept(lent)) this.#freeSlot(tick)
+      else this.#freeSlotLater(tick, lent)
     }
+  }
+
+  #freeSlot(tick: number): void {
+    if (this.#host.over) return
+    this.#ticks.giveBack(tick)
+    this.#host.returned(this)
+  }
+
+  /** A graph that keeps an output keeps its slot. */
+  #freeSlotLater(tick: number, lent: readonly KeptBlock[]): void {
+    this.kept.add(tick)
+    whenReleased(
+      lent,
+      () => this.#host.over,
+      () => {
+        this.kept.delete(tick)
+        this.#freeSlot(tick)
+      },
+    )
   }
 
   /** Frees everything, once no tick is in flight. Leases that are out are empty from then on. */
@@ -166,20 +184,24 @@ export class OpenPlan implements LeaseOwner {
   }
 
   #lease(tick: number, slot: number): Lease<unknown> {
+    const arrays = viewsOf(this.program, this.#arrays, slot)
+    let next = 0
+    const values = this.outputs.map((port, i): readonly [string, Leased] => [
+      port.spec.name,
+      port.device === undefined ? arrays[next++]! : this.#lend(tick, slot, port, port.device, i),
+    ])
+    return makeLease(tick, values, this, this.#detach)
+  }
+
+  #lend(tick: number, slot: number, { spec, root }: Port, device: number, output: number): Block {
     const { plan, program, devices } = this.parts
-    const arrays = viewsOf(
-      program,
-      this.outputs.filter(({ device }) => device === undefined),
-      slot,
-    )[Symbol.iterator]()
-    const leasedOf = ({ spec, root, device }: Port): Leased => {
-      if (device === undefined) return arrays.next().value!
-      const [handle, address, size] = program.block(root, slot)
-      const of = `output ${spec.name} of session \`${plan.name}\``
-      return this.#loans.lend(tick, devices[device]!.core(), of, { handle, address, size, bytes: spec.bytes })
-    }
-    const values = this.outputs.map(port => [port.spec.name, leasedOf(port)] as const)
-    return makeLease(tick, values, this, view => this.program.detach(view))
+    const core = devices[device]!.core()
+    const lane = (this.#lanes[output] ??= laneOfLoans(
+      core,
+      `output ${spec.name} of session \`${plan.name}\``,
+    ))
+    const [handle, address, size] = program.block(root, slot)
+    return this.#loans.lend(tick, core, { handle, address, size, bytes: spec.bytes, lane })
   }
 }
 

@@ -83,6 +83,7 @@ export const viewsOf = (
   ports: readonly Port[],
   slot: number,
 ): readonly HostArray[] => {
+  if (ports.length === 0) return []
   const roots = new Map<number, ArrayBuffer>()
   return ports.map(({ root, offset, spec }) => {
     let buffer = roots.get(root)

@@ -176,9 +176,11 @@ export class Run {
       this.#dropPending()
       return
     }
-    if (this.#finished || this.#flying > 0) return
+    if (!this.#finished && this.#flying === 0) this.#report(this.#ending)
+  }
+
+  #report(ending: Ending): void {
     this.#finished = true
-    const ending = this.#ending
     const report = (): void => {
       if (ending.as === 'error') this.subscriber.error(ending.error)
       else if (ending.as === 'complete') this.subscriber.complete()
@@ -191,6 +193,7 @@ export class Run {
   // The end of a pushed feed never waits for a lease: when nothing is on the device and no slot has come back
   // by the next turn of the event loop, the pending value is dropped, and counted.
   #dropPending(): void {
+    if (this.host.ticks.flying > 0 || this.#readers.length === 0) return
     const stuck = (reader: Reader): boolean =>
       reader.pending &&
       !this.#ending &&
