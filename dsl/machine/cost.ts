@@ -382,7 +382,8 @@ const paceOf = (kernel: RowKernel | undefined): number =>
 /**
  * Nanoseconds of rows that have a block of threads each. A block reads its row, computes and goes on to the
  * next while its last writes are on their way; only the other blocks of its multiprocessor fill its pauses.
- * What does not stay in registers or shared memory, and operands that each row reads, come from the cache.
+ * What does not stay in registers or shared memory, and operands that each row reads, come from the cache;
+ * where a block has a multiprocessor to itself these come after the row.
  */
 const timeOfBlocks = (
   { shape, code, operands }: MapSpec,
@@ -393,25 +394,31 @@ const timeOfBlocks = (
   if (length <= warpRow || group === 0) return 0
   let first = 0
   let again = 0
-  code.forEach(([what, operand], j) => {
+  let operand = 0
+  code.forEach(([what, of], j) => {
     if (what !== 'operand' || isRow[j]) return
-    const read = operands[operand]!
+    const read = operands[of]!
     const bytes = elementBytes[read.dtype] * length
     const isShared = shape.slice(0, -1).every((_, d) => !differsAlong(read, operands, d))
     const times = computedAgain.filter(own => own[j]).length
     const once = computed.some(own => own[j]) ? 1 : 0
     const stays = isShared ? held : near
     const readings = stays * once + (1 - stays) * times
-    if (isShared) again += readings * bytes
-    else {
+    if (isShared) {
+      again += readings * bytes
+      operand += once * bytes
+    } else {
       first += bytes
       again += Math.max(0, readings - once) * bytes
     }
   })
   const inTurn = multiprocessors * together
   const [own, cached] = [bandwidth / multiprocessors, cacheBandwidth / multiprocessors]
-  const computing = (arithmetic * multiprocessors) / rows + (first / own) * seconds
-  const row = blockLatency + Math.max(computing, passes < 2 ? 0 : (again / (readAlone * cached)) * seconds)
+  const reading = (first / own) * seconds
+  const computing = (arithmetic * multiprocessors) / rows + reading
+  const fromCache = (bytes: number) => (passes < 2 ? 0 : (bytes / (readAlone * cached)) * seconds)
+  const after = together === 1 ? reading + fromCache(operand) : 0
+  const row = blockLatency + Math.max(computing, fromCache(again), after)
   // The last of the rounds counts whole.
   return Math.ceil(rows / inTurn) * row
 }
