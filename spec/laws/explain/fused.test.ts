@@ -71,9 +71,8 @@ const edgesOf = (plan: Plan): readonly (readonly [from: number, to: number])[] =
 const check = (plan: Plan, seen: Map<string, number>): void => {
   const { kernels = [], apart = [] } = choicesOf(plan).fusion ?? {}
   const membersOf = new Map(kernels.map(({ name, members }) => [name, members]))
-  // Attention that appends is three readers, the appends and itself.
+  // Attention that appends is several readers: the appends, the copies before them, and itself.
   const { changes } = provenanceOf(plan)!.decisions
-  const appends = new Set(changes.map(({ name }) => name))
   for (const { name, by } of changes)
     if (by !== undefined) membersOf.set(by, [...(membersOf.get(by) ?? []), name])
   const names = plan.nodes.map(({ name }) => [name, ...(membersOf.get(name) ?? [])])
@@ -84,7 +83,8 @@ const check = (plan: Plan, seen: Map<string, number>): void => {
     for (const { because } of found) seen.set(because, (seen.get(because) ?? 0) + 1)
     const between = `${names[from]!.join(', ')} → ${names[to]!.join(', ')}`
     expect([between, found.length > 0]).toEqual([between, true])
-    const values = found.map(({ name, reader }) => (appends.has(reader) ? `${name} of ${reader}` : name))
+    const isAttention = plan.nodes[to]!.kernel?.kind === 'attention'
+    const values = found.map(({ name, reader }) => (isAttention ? `${name} of ${reader}` : name))
     expect([between, values]).toEqual([between, [...new Set(values)]])
   }
   // And of no value inside of a kernel.
