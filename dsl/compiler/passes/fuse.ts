@@ -19,6 +19,9 @@ import { withStridedReads } from './fuse/strided-reads.js'
 //   t = gather(table, tokens) · p = gather(places, order) · x = t + p · y = layerNorm(x)
 //   → y = fused(tokens, table, order, places): one kernel that reads rows of both tables
 //
+//   i = iota(x, axis 0) · j = iota(x, axis 1) · m = j < i · y = where(m, x, 0)
+//   → y = fused(x): one kernel that reads x and counts
+//
 // Before that, attention reads rows where they lie (fuse/strided-reads.ts), and products take what their own
 // kernels can do of what follows them (fuse/epilogues.ts). After it, once values have their memory, attention
 // takes the appends to what it reads (lower/appends.ts).
