@@ -19,7 +19,7 @@ interface Edge {
   readonly reader: number
   /** The views and windows between the value and its reader. */
   readonly views: readonly number[]
-  /** Whether the reader does not need its elements. */
+  /** Whether the reader needs its shape alone. */
   readonly isShape: boolean
 }
 

@@ -31,7 +31,7 @@ export const isExact = ({ code, compute, results }: MapSpec): boolean => {
 /** Views whose source may be read in their place. `keep` and `after` are views that mean something. */
 const plainViews: ReadonlySet<string> = new Set(['reshape', 'slice', 'transpose'])
 
-/** What an operand is that no input gives: its element i is i (`indicesAsOperands`). */
+/** In place of an input: the operand is an index, whose element i is i (`indicesAsOperands`). */
 export const anIndex = -1
 
 /** The kernel of a node that a region may have: elementwise, or a reduction or a gather as a map. */
@@ -104,7 +104,7 @@ const asRows = ({ how, outer, length, inner, input, output, count }: ReduceSpec)
   }
 }
 
-/** Instructions that compute an index from those along a kernel's own dimensions, at most, nearly always. */
+/** Instructions that an index adds to a kernel; one that spans several of its dimensions adds a few more. */
 const indexInstructions = 4
 
 /**
