@@ -3,6 +3,7 @@
 import {
   add,
   append,
+  argmax,
   attention,
   conv,
   embedding,
@@ -300,7 +301,10 @@ export const gpt = (sizes: {
   }
 }
 
-/** One token more, whose keys and values go into caches, at a place that stays the same from step to step. */
+/**
+ * One token more, whose keys and values go into caches, at a place that stays the same from step to step. It is
+ * always the same token, but it is known when the one before has been chosen: else steps would overlap.
+ */
 export const decode = (sizes: {
   readonly cached: number
   readonly length: number
@@ -332,14 +336,15 @@ export const decode = (sizes: {
         Object.fromEntries(
           Array.from({ length: layers }, (_, l) => [`keys.${l}`, `values.${l}`])
             .flat()
-            .map(name => [name, cache]),
+            .map(name => [name, cache] as const)
+            .concat([['chosen', tensor('i32', [1])]] as never),
         ),
       )
       const next: Record<string, unknown> = {}
       const at = flow('length')
       const there = at.pipe(add(1))
       const table = flow('wte')
-      let x: Any = flow('tokens').pipe(embedding(table), add(at.pipe(embedding(flow('wpe')))))
+      let x: Any = flow('tokens').pipe(add(s.chosen), embedding(table), add(at.pipe(embedding(flow('wpe')))))
       for (let l = 0; l < layers; l++) {
         const all = projected(normed(x, `h.${l}.ln_1`, flow), `h.${l}.attn.c_attn`, flow)
         const [q, k, v] = all
@@ -356,8 +361,9 @@ export const decode = (sizes: {
         x = x.pipe(add(projected(seen, `h.${l}.attn.c_proj`, flow)))
         x = x.pipe(add(feedForward(x, l, flow)))
       }
-      s.next(next)
-      return { y: normed(x, 'ln_f', flow).pipe(linear(table)) }
+      const y = normed(x, 'ln_f', flow).pipe(linear(table))
+      s.next({ ...next, chosen: y.pipe(argmax({ axis: 1 }), mul(0)) })
+      return { y }
     }) as never,
   }
 }

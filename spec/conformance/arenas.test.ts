@@ -90,17 +90,24 @@ describe.each(present)('an arena for each tick in flight, on %s', device => {
     )
   })
 
-  it('keeps one arena, and the states, of a graph that carries them', async () => {
+  it('carries states from tick to tick, whose other work overlaps', async () => {
     const counting = graph('counting', { x: four }, ({ x }) => ({
       y: x.pipe(
-        upload(),
+        upload(left),
+        mul(2),
         scan((sum, value) => sum.pipe(mul(0.5), add(value)), 0),
-        download(),
+        download(left),
+      ),
+      z: x.pipe(
+        upload(right),
+        scan((sum, value) => sum.pipe(add(value)), 0),
+        download(right),
       ),
     }))
     several = 0
-    await expectSame({ graph: counting as never, compile: { inFlight: 3 }, feeds: { x: rows(50) } }, 3)
-    expect(several).toBe(0)
+    const compile = { inFlight: 3, fuse: false }
+    await expectSame({ graph: counting as never, compile, feeds: { x: rows(50) } }, 3)
+    expect(several).toBe(1)
   })
 })
 

@@ -220,7 +220,7 @@ describe.each(fleets)('a plan in graph mode on %s and the others', (...fleet) =>
     }
   })
 
-  it('has ticks with arenas of their own where it has no states', async () => {
+  it('has ticks with arenas of their own', async () => {
     const free = graph('free', { x: four }, ({ x }) => ({
       y: x.pipe(upload(near), mul(2), on(far), add(1), on(near), mul(2), download()),
     }))

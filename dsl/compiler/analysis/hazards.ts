@@ -1,6 +1,5 @@
 import { type ArrayAllocator, heap } from '../../order/scratch-arena.js'
 import type { Ordered } from './ir.js'
-import { ticksMeet } from './options.js'
 
 /**
  * The operations that operation i must come after: `on[start[i] .. start[i + 1]]`, latest in issue order
@@ -52,7 +51,7 @@ class Tick {
     const { start, written, root } = ir.accesses
     const { buffers, operations, settings } = ir
     const carries = allocator.uint8(buffers.length)
-    if (ticksMeet(settings))
+    if (settings.inFlight > 1)
       for (let b = 0; b < buffers.length; b++) carries[b] = buffers[b]!.life === 'state' ? 1 : 0
     const writer = allocator.int32(buffers.length).fill(-1)
     const reader = allocator.int32(buffers.length).fill(-1)

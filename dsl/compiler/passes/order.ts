@@ -11,6 +11,8 @@ import { devicesWithBuffers } from '../analysis/device-of.js'
 import { fail, fault } from '../analysis/faults.js'
 import type { Operation, Ordered, Placed } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
+import { stateCoresOf } from '../analysis/state-cores.js'
+import { aroundStates } from './order/around-states.js'
 import { collectiveEdges } from './order/collective-edges.js'
 import { deferralLevels } from './order/deferred.js'
 import { listSchedule } from './order/list-schedule.js'
@@ -140,7 +142,9 @@ const cycle = (ir: Placed): Passed<never> => {
 /** The order of all operations but deferred ones: it is the same for all windows. */
 export const eagerOrder = (by: Ordering['by'], ir: Placed): Passed<Int32Array> => {
   const eager = withScratchArena(allocator => eagerOf(ir, by, allocator))
-  return eager === undefined ? cycle(ir) : E.right(eager)
+  if (eager === undefined) return cycle(ir)
+  const cores = ir.settings.arenas > 1 ? stateCoresOf(ir) : undefined
+  return E.right(cores === undefined ? eager : aroundStates(ir, cores, eager))
 }
 
 /**

@@ -46,15 +46,32 @@ const copied = <A extends Int32Array | Int8Array>(from: A, length: number, to: A
  * dominates needs no wait, any other gets a wait, which joins the clock of the operation that it waits for.
  *
  * A path from the tick before to this tick lies within these two. So two ticks are played: the first finds
- * what each lane knows when it ends, the second begins there and finds the waits of every tick.
+ * what each lane knows when it ends, the second begins there and finds the waits of every tick. Where ticks
+ * are `apart`, each has lanes of its own: a lane knows nothing of the tick before but by a wait.
  */
-export const reduce = (laneOf: Int32Array, lanes: number, hazards: Hazards): Waits =>
-  withScratchArena(allocator => reduced(laneOf, lanes, hazards, allocator))
+export const reduce = (laneOf: Int32Array, lanes: number, hazards: Hazards, apart = false): Waits =>
+  withScratchArena(allocator => reduced(laneOf, lanes, hazards, apart, allocator))
+
+/** Joins row `from` of some clocks into row `to`, with `less` taken from each. */
+const join = (
+  to: Int32Array,
+  row: number,
+  clocks: Int32Array,
+  from: number,
+  less: Int32Array | undefined,
+  lanes: number,
+): void => {
+  for (let m = 0; m < lanes; m++) {
+    const known = clocks[from + m]! - (less === undefined ? 0 : less[m]!)
+    if (known > to[row + m]!) to[row + m] = known
+  }
+}
 
 const reduced = (
   laneOf: Int32Array,
   lanes: number,
   { start, on }: Hazards,
+  apart: boolean,
   allocator: ArrayAllocator,
 ): Waits => {
   const count = laneOf.length
@@ -66,7 +83,10 @@ const reduced = (
   let entering = new Int32Array(lanes * lanes)
   for (let l = 0; l < lanes; l++) for (let m = 0; m < lanes; m++) entering[l * lanes + m] = -lengths[m]!
   let before: Int32Array | undefined
-  for (let tick = reachesBack(on) ? 0 : 1; ; tick++) {
+  const carries = reachesBack(on)
+  // Of ticks that are apart: what is known of the tick before, counted from its first operation on.
+  const past = apart && carries ? allocator.int32(count * lanes) : undefined
+  for (let tick = carries ? 0 : 1; ; tick++) {
     const clocks = (tick === 0 ? allocator : heap).int32(count * lanes)
     const latest = new Int32Array(lanes).fill(-1)
     let waits = 0
@@ -77,21 +97,25 @@ const reduced = (
       latest[lane] = i
       if (previous < 0) for (let m = 0; m < lanes; m++) clocks[row + m] = entering[lane * lanes + m]!
       else for (let m = 0, from = previous * lanes; m < lanes; m++) clocks[row + m] = clocks[from + m]!
+      if (past !== undefined && previous >= 0) past.copyWithin(row, previous * lanes, (previous + 1) * lanes)
       for (let e = start[i]!; e < start[i + 1]!; e++) {
         const entry = on[e]!
         const carried = entry < 0
         if (carried && before === undefined) continue
         const earlier = carried ? -1 - entry : entry
         const other = laneOf[earlier]!
-        if (other === lane) continue
-        const done = position[earlier]! + 1 - (carried ? lengths[other]! : 0)
-        if (clocks[row + other]! >= done) continue
+        const isApart = carried && past !== undefined
+        if (other === lane && !isApart) continue
+        const done = position[earlier]! + 1 - (carried && !isApart ? lengths[other]! : 0)
+        if ((isApart ? past : clocks)[row + other]! >= done) continue
         waitOn[waits] = earlier
         waitTick[waits++] = carried ? -1 : 0
-        const clock = carried ? before! : clocks
-        for (let m = 0, from = earlier * lanes; m < lanes; m++) {
-          const known = clock[from + m]! - (carried ? lengths[m]! : 0)
-          if (known > clocks[row + m]!) clocks[row + m] = known
+        const from = earlier * lanes
+        if (isApart) join(past, row, before!, from, undefined, lanes)
+        else if (carried) join(clocks, row, before!, from, lengths, lanes)
+        else {
+          join(clocks, row, clocks, from, undefined, lanes)
+          if (past !== undefined) join(past, row, past, from, undefined, lanes)
         }
       }
       clocks[row + lane] = position[i]! + 1
@@ -106,10 +130,12 @@ const reduced = (
         waitTick: copied(waitTick, waits, heap.int8(waits)),
       }
     before = clocks
-    entering = entering.map((known, at) => {
-      const last = latest[Math.floor(at / lanes)]!
-      return (last < 0 ? known : clocks[last * lanes + (at % lanes)]!) - lengths[at % lanes]!
-    })
+    past?.fill(0)
+    if (past === undefined)
+      entering = entering.map((known, at) => {
+        const last = latest[Math.floor(at / lanes)]!
+        return (last < 0 ? known : clocks[last * lanes + (at % lanes)]!) - lengths[at % lanes]!
+      })
   }
 }
 
@@ -118,7 +144,7 @@ const waitsOf = (ir: Ordered, allocator: ArrayAllocator): Waits & Pick<Synchroni
   const hazards = hazardsOf(ir, allocator)
   const starts = startsOf(ir)
   return starts === undefined
-    ? reduce(laneOf, lanes.length, hazards)
+    ? reduce(laneOf, lanes.length, hazards, settings.arenas > 1)
     : reduceWithStarts(laneOf, lanes.length, hazards, starts, ticksMeet(settings))
 }
 

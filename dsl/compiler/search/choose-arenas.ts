@@ -3,10 +3,12 @@ import type { Plan } from '../../ir/plan.js'
 import { type PlanWorkload, workloadOf } from '../../machine/simulate/plan-workload.js'
 import { play } from '../../machine/simulate/simulator.js'
 import { playUntilSteady } from '../../machine/simulate/steady-state.js'
+import { aloneOf } from '../analysis/costs.js'
 import type { Lowered } from '../analysis/ir.js'
 import type { Settings } from '../analysis/options.js'
 import type { Passed } from '../analysis/pass.js'
 import { type Arenas, provenanceOf, recordProvenance } from '../analysis/provenance.js'
+import { stateCoresOf } from '../analysis/state-cores.js'
 
 /** Runs of all simulated ticks, at most. */
 const played = 2 ** 15
@@ -54,15 +56,29 @@ const workloadFor = (plan: Plan, { machine, profile }: Machine): PlanWorkload =>
   return workload
 }
 
+/** Of the time of all operations: where states hold more of it, ticks hardly overlap. */
+const mostHeld = 0.9
+
 /** Why ticks in flight cannot overlap, whatever memory they have; undefined where they can. */
-const whyOneArena = ({ settings, operations, buffers }: Lowered): string | undefined => {
+const whyOneArena = (ir: Lowered): string | undefined => {
+  const { settings, operations, control = [] } = ir
   if (settings.inFlight === 1) return 'one tick in flight: the host waits for its end'
   if (operations.length === 0) return 'it has no operations'
-  for (const { writes, collective, name } of operations) {
-    const state = writes.map(id => buffers[buffers[id]!.root]!).find(({ life }) => life === 'state')
-    if (state !== undefined)
-      return `${name} writes the state ${state.name}, and the whole graph of the next tick comes after it`
-    if (collective !== undefined) return `ranks come to ${name} in the order of ticks`
+  const { name } = operations.find(({ collective }) => collective !== undefined) ?? {}
+  if (name !== undefined) return `ranks come to ${name} in the order of ticks`
+  const held = stateCoresOf(ir)
+  if (held !== undefined) {
+    const [{ name: first } = { name: '' }, ...more] = held.states
+    const which = more.length === 0 ? `the state ${first}` : `the state ${first} and ${more.length} more`
+    if (operations.length > mostPredicted)
+      return `it writes ${which}; of so many operations it is not known what that holds up`
+    if (control.some(({ when }) => when === 'start'))
+      return `it writes ${which}, and some of its starts are ordered`
+    const alone = aloneOf(operations, settings)
+    const all = alone.reduce((sum, time) => sum + time, 0)
+    const within = alone.reduce((sum, time, i) => sum + (held.coreOf[i] === -1 ? 0 : time), 0)
+    if (within > mostHeld * all)
+      return `${Math.round((100 * within) / all)} % of its work lies between reading and writing ${which}`
   }
   return settings.memory === 'small' ? "memory: 'small' asks for the least bytes" : undefined
 }

@@ -95,8 +95,12 @@ export const graphsOf = (plan: Plan): Graphs | undefined => {
     const next = commands.slice(to).find(command => command[0] === 'run')
     const node = next?.[0] === 'run' ? nodes[next[1]] : undefined
     const device = lanes[next?.[2] as number]?.device
-    // The compiler ends no graph so, but plans from elsewhere may.
-    const ends = node && `${node.name}: ${whyNoNode(node) ?? `it runs on device ${device}`}`
+    // The compiler ends no graph for the device, but plans from elsewhere may.
+    const other =
+      (plan.arenas ?? 1) > 1
+        ? 'what accesses states is a graph of its own, so that the rest of ticks overlaps'
+        : `it runs on device ${device}`
+    const ends = node && `${node.name}: ${whyNoNode(node) ?? other}`
     const others = [...used].filter(lane => lane !== runs[0]).map(lane => laneName(plan, lane))
     return {
       nodes: runs.length,
