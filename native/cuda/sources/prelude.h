@@ -221,6 +221,19 @@ inline constexpr const char* kHeld = R"cuda(
 #ifndef BRAID_EMULATED
 #define LAUNCHED_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 #endif
+// A read that leaves nothing in the multiprocessor's cache.
+template <class T, int N> FN Pack<T, N> passing(const Pack<T, N>* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
+  if constexpr (sizeof(Pack<T, N>) == 16) {
+    union { Pack<T, N> pack; unsigned words[4]; } read;
+    asm("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(read.words[0]), "=r"(read.words[1]), "=r"(read.words[2]), "=r"(read.words[3])
+        : "l"(from));
+    return read.pack;
+  }
+#endif
+  return *from;
+}
 // Packs as words, each of which the compiler must take as new where `renew` is called: else it would keep
 // what it has made of a word in a pass, which needs more registers than the word does.
 template <class T, int N> union Raw { Pack<T, N> pack; unsigned words[N * sizeof(T) / 4 > 0 ? N * sizeof(T) / 4 : 1]; };
