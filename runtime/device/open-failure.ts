@@ -3,6 +3,7 @@ import type { NativeFailure } from '../addon.js'
 import type { DeviceError } from '../errors.js'
 import { size } from '../values.js'
 import { AllocatorError, poolOfGraphs } from './allocator-error.js'
+import { OutOfMemoryError } from './out-of-memory.js'
 
 /** Whether the addon threw it: its failures have the driver's code and call; Node's have a code alone. */
 export const isNativeFailure = (error: unknown): error is NativeFailure =>
@@ -62,6 +63,7 @@ const libraries = /nvrtc|cublas|nccl/i
 export const openFailure = (error: unknown, device: string, plan?: Plan, index = 0): DeviceError => {
   if (ofHeldPool(error))
     return { _tag: 'BadOption', at: device, subject: 'options.pool', ...poolOfGraphs, cause: error }
+  if (error instanceof AllocatorError) return refused(error, device)
   if (!isNativeFailure(error)) {
     const message = error instanceof Error ? error.message : String(error)
     const missing = message.includes('not built')
@@ -135,6 +137,18 @@ export const openFailure = (error: unknown, device: string, plan?: Plan, index =
     found: failureText(error),
     next: 'run: npx braid doctor',
   }
+}
+
+/** A call of the device that was refused while something was being opened. */
+const refused = (error: AllocatorError, device: string): DeviceError => {
+  const { wanted, found, next } = error
+  const code = error.code === undefined ? {} : { code: error.code }
+  const base = { at: device, subject: device, wanted, found, next, ...code, cause: error }
+  if (!(error instanceof OutOfMemoryError)) return { ...base, _tag: 'DriverFailed', subject: error.at }
+  const { wantedBytes, deviceFree, memory } = error
+  if (memory === 'pinned') return { ...base, _tag: 'OutOfMemory', wantedBytes }
+  const missingBytes = Math.max(0, wantedBytes - deviceFree)
+  return { ...base, _tag: 'OutOfMemory', wantedBytes, freeBytes: deviceFree, missingBytes }
 }
 
 const outOfMemory = (

@@ -21,7 +21,7 @@ import { referencesFor } from './references.js'
 import { type Following, makeSession, type Session } from './session.js'
 import {
   deviceOf,
-  ParamFailure,
+  OpeningFailed,
   pathOf,
   SharedParams,
   share,
@@ -262,7 +262,7 @@ const whyNotOpened = (
   signal: AbortSignal | undefined,
 ): DeviceError => {
   if (signal?.aborted && error === signal.reason) return cancelled(error)
-  if (error instanceof ParamFailure) return error.failure
+  if (error instanceof OpeningFailed) return error.failure
   const failed = (error as Partial<NativeFailure>).device
   const found = Math.max(
     0,
@@ -287,7 +287,7 @@ const withShared = async <A>(
   if (params === undefined) return body([])
   const read = deviceParams(plan, () => true).filter(({ spec }) => isShared(spec.name))
   if (read.length === 0) return body([])
-  if (params.disposed) throw new ParamFailure(disposedParams(read.map(({ spec }) => spec.name)))
+  if (params.disposed) throw new OpeningFailed(disposedParams(read.map(({ spec }) => spec.name)))
   const { memoryId } = coreOfDevice(deviceOf(params)).native
   const onDevice = deviceParams(plan, device => devices[device]!.share.memoryId === memoryId)
   const wanted = onDevice.filter(({ spec }) => isShared(spec.name))

@@ -2,6 +2,7 @@ import { orThrow } from '../../dsl/index.js'
 import { here } from '../../dsl/internal.js'
 import { type Block, coreOf, endLoan, lendBlock, sharedHandle } from '../device/block.js'
 import { Device } from '../device/device.js'
+import { endingWith, quietly } from '../device/ending.js'
 import { type Lane, makeLane } from '../device/lane.js'
 import { type DeviceError, DisposedError } from '../errors.js'
 import type { Safetensors } from '../files/safetensors.js'
@@ -48,8 +49,8 @@ interface Origin {
   readonly ownsFile?: boolean
 }
 
-/** An error of a parameter that is found while a session opens. */
-export class ParamFailure extends Error {
+/** What keeps a session, a tree or one of its executables from opening, as data. */
+export class OpeningFailed extends Error {
   constructor(readonly failure: DeviceError) {
     super(failure.found, { cause: failure.cause })
   }
@@ -215,7 +216,7 @@ export class SharedParams implements AsyncDisposable {
     try {
       const resident = await put
       if (resident.spec.bytes !== spec.bytes || resident.spec.dtype !== spec.dtype)
-        throw new ParamFailure(
+        throw new OpeningFailed(
           wrongParam(spec.name, {
             wanted: `${spec.dtype}[${spec.shape.join(', ')}]`,
             found: `${resident.spec.dtype}[${resident.spec.shape.join(', ')}], as another session has it`,
@@ -236,15 +237,22 @@ export class SharedParams implements AsyncDisposable {
   }
 
   async #fill(spec: ValueSpec): Promise<Resident> {
+    const staging = this.#staging(spec)
+    return endingWith(
+      () => this.#fillFrom(spec, staging),
+      () => staging.free(),
+    )
+  }
+
+  async #fillFrom(spec: ValueSpec, staging: Block): Promise<Resident> {
     const { name } = spec
-    using staging = this.#staging(spec)
     let block: Block | undefined
     try {
       // A write changes the block of a parameter that is resident, and the source of one that is not yet.
       for (let source: ParamSource | undefined; source !== this.#sources[name]; ) {
         source = this.#sources[name]!
         const failure = await fillParam(new Uint8Array(staging.view(), 0, spec.bytes), source, spec)
-        if (failure) throw new ParamFailure(failure)
+        if (failure) throw new OpeningFailed(failure)
         block ??= this.#device.malloc(staging.bytes, this.#lane, { site: `params ${name}` })
         this.#lane.copy(block, staging)
         await this.#lane.synchronize()
@@ -253,7 +261,7 @@ export class SharedParams implements AsyncDisposable {
       this.#resident.set(name, resident)
       return resident
     } catch (error) {
-      block?.free()
+      quietly(() => block?.free())
       throw error
     }
   }

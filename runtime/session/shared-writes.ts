@@ -2,6 +2,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { NativeFailure } from '../addon.js'
 import { type Block, waitUses } from '../device/block.js'
+import { quietly } from '../device/ending.js'
 import type { Lane } from '../device/lane.js'
 import { RunError } from '../errors.js'
 import { arrayOver, fill, type ValueSpec } from '../values.js'
@@ -170,7 +171,8 @@ export class SharedWrites {
       how = this.#broken(failure, turn)
       throw how
     } finally {
-      for (const [, staging] of staged) staging[Symbol.dispose]()
+      // The sessions that wait for the end hear of it, whatever fails here.
+      for (const [, staging] of staged) quietly(() => staging[Symbol.dispose]())
       end(how)
     }
   }

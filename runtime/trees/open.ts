@@ -11,7 +11,7 @@ import { unreadable, warnCloseFailed } from '../session/messages.js'
 import { checkParams, type ParamSource, type ParamSources } from '../session/params.js'
 import { specOf } from '../session/ports.js'
 import {
-  ParamFailure,
+  OpeningFailed,
   type SharedParams,
   params as shareParams,
   withBlocks,
@@ -63,7 +63,7 @@ export const openTree = async (
     return E.right(assembled({ tree, device, core, lane, arena, arenaBytes, apart, params, options, undo }))
   } catch (error) {
     for (const step of undo.reverse()) await step()
-    return E.left(error instanceof ParamFailure ? error.failure : openFailure(error, device.name))
+    return E.left(error instanceof OpeningFailed ? error.failure : openFailure(error, device.name))
   }
 }
 

@@ -21,7 +21,16 @@ import {
 } from '../../dsl/index.js'
 import { parsePlan } from '../../dsl/ir/load.js'
 import { toJSON } from '../../dsl/ir/text.js'
-import { type DeviceError, errorsOf, type OpenOptions, open, pulled, RunError } from '../../runtime/index.js'
+import {
+  Device,
+  type DeviceError,
+  errorsOf,
+  type OpenOptions,
+  open,
+  params,
+  pulled,
+  RunError,
+} from '../../runtime/index.js'
 import { rejectionOf } from '../fixtures/errors.js'
 
 const row = tensor('f32', [1024])
@@ -54,6 +63,20 @@ describe('what open refuses', () => {
       _tag: 'NoDevice',
       found: 'the string "tpu"',
     })
+  })
+
+  it('parameters that the device fails to copy: its failure, not one of tidying up after it', async () => {
+    const device = orThrow(
+      await Device.open('host', { host: { faults: [{ call: 'run', nth: 1, status: 719 }] } })(),
+    )
+    const shared = await params(device, { bias })
+    expect(await refused({ device, params: shared })).toMatchObject([
+      {
+        ...{ _tag: 'DriverFailed', code: 'CUDA_ERROR_LAUNCH_FAILED', subject: 'lane.synchronize' },
+        found: expect.stringMatching(/this piece of work was made to fail/),
+      },
+    ])
+    await device.close()
   })
 
   it('too little memory, with how much is missing and for what', async () => {
