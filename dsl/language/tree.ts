@@ -1,6 +1,9 @@
+import { BraidError } from '../ir/braid-error.js'
+import type { Where } from '../ir/graph.js'
 import type { Plan } from '../ir/plan.js'
 import { show } from '../ir/show.js'
 import type { HostArrayOf, Ports } from './tensor.js'
+import { here } from './where.js'
 
 /** An output that stays until a plan is launched; at most `count` of its values exist at a time. */
 export interface Until<N extends string = string> {
@@ -27,16 +30,25 @@ export type Keep<N extends string = string> = Until<N> | Ring | Owned | Borrowed
 const isCount = (count: unknown): boolean =>
   Number.isSafeInteger(count) && (count as number) >= 1 && (count as number) <= 64
 
-const counted = (name: string, count: number): number => {
-  if (isCount(count)) return count
-  throw new TypeError(`${name}: wanted a whole number of values, 1 to 64; found ${String(count)}`)
+/** A tree is data, with no graph to collect its errors: what is wrong with it is thrown where it is made. */
+const wrong = (at: Where, subject: string, wanted: string, found: unknown, next: string): BraidError =>
+  new BraidError([{ _tag: 'BadArgument', at: String(at), subject, wanted, found: show(found), next }])
+
+const counted = (at: Where, call: string, count: unknown, form: string): number => {
+  if (isCount(count)) return count as number
+  throw wrong(at, `${call}: count`, 'a whole number of values, 1 to 64', count, `write ${form}`)
 }
 
 /** Keeps an output until that plan is launched: what a backward pass needs of the forward pass, say. */
-export const until = <const N extends string>(plan: N, count = 1): Until<N> =>
-  Object.freeze({ lives: 'until', plan, count: counted('until', count) })
+export const until = <const N extends string>(plan: N, count = 1): Until<N> => {
+  if (typeof plan !== 'string')
+    throw wrong(here(until), 'until: plan', 'the name of a plan', plan, "write until('backward')")
+  const form = `until('${plan}', 2)`
+  return Object.freeze({ lives: 'until', plan, count: counted(here(until), 'until', count, form) })
+}
 /** Keeps the newest `count` values of an output. */
-export const ring = (count: number): Ring => Object.freeze({ lives: 'ring', count: counted('ring', count) })
+export const ring = (count: number): Ring =>
+  Object.freeze({ lives: 'ring', count: counted(here(ring), 'ring', count, 'ring(2)') })
 /** Copies an output out of the arena, into memory of its own. */
 export const owned: Owned = Object.freeze({ lives: 'owned' })
 /** Leaves an output on the device until a later launch writes over it. */
@@ -132,12 +144,12 @@ export const treeFormFault = (spec: unknown): TreeFormFault | undefined => {
 }
 
 /** Throws where the argument of `tree` has another form than its type says. */
-const checkForm = (spec: unknown): void => {
+const checkForm = (at: Where, spec: unknown): void => {
   const whole = isObject(spec) ? { then: {}, keep: {}, ...defined(spec) } : spec
   const fault = treeFormFault(whole)
   if (fault === undefined) return
-  const { at, wanted, found } = fault
-  throw new TypeError(`tree: ${at || 'its argument'}: wanted ${wanted}; found ${show(found)}`)
+  const part = fault.at === '' ? 'its argument' : fault.at
+  throw wrong(at, `tree: ${part}`, fault.wanted, fault.found, 'write tree({ plans, start, then, keep })')
 }
 
 const defined = (spec: Readonly<Record<string, unknown>>): object =>
@@ -152,7 +164,8 @@ const defined = (spec: Readonly<Record<string, unknown>>): object =>
  *       then: { prompt: ['step'], step: ['step', 'stop'] },
  *     })
  *
- * Pure: nothing is opened, and nothing is checked before `planTree` is.
+ * Pure: nothing is opened. A description of another form is a `BraidError` at once; whether the plans fit is
+ * checked by `planTree`.
  */
 export const tree = <
   const P extends Plans,
@@ -165,7 +178,7 @@ export const tree = <
   readonly then?: T
   readonly keep?: K
 }): Tree<P, T, K, S> => {
-  checkForm(spec)
+  checkForm(here(tree), spec)
   return Object.freeze({ ...spec, then: spec.then ?? ({} as T), keep: spec.keep ?? ({} as K) })
 }
 
