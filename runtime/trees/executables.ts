@@ -1,14 +1,15 @@
 import { placed } from '../../dsl/internal.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { NativeDevice, NativeSequence } from '../addon.js'
-import { together } from '../errors.js'
+import { openFailure } from '../device/open-failure.js'
+import { type DeviceError, together } from '../errors.js'
 import { loadParams, type ParamSources } from '../session/params.js'
 import { specOf } from '../session/ports.js'
 import { type References, referencesFor } from '../session/references.js'
-import { type SharedParams, withBlocks } from '../session/shared-params.js'
+import { OpeningFailed, type SharedParams, withBlocks } from '../session/shared-params.js'
 import { size, type ValueSpec } from '../values.js'
 import { type Executable, ProgramExecutable, specInArena } from './executable.js'
-import { closedTree } from './messages.js'
+import { closedTree, noRoomFor } from './messages.js'
 import { brokenBy, type PreparedTree } from './prepare.js'
 
 /** What an executable is made with. */
@@ -152,6 +153,15 @@ export class Executables {
     return entry
   }
 
+  /** Why an executable of a node could not be made, or memory for a launch of it not be taken. */
+  reasonOf(node: number, cause: unknown): DeviceError {
+    if (cause instanceof OpeningFailed) return cause.failure
+    const { tree } = this.parts
+    const { name, source } = tree.plans[tree.layouts.nodes[node]!.plan]!
+    const reason = openFailure(cause, name, source)
+    return reason._tag === 'OutOfMemory' ? noRoomFor(node, reason, this.open) : reason
+  }
+
   /** Closes those that are idle. Their layouts stay. */
   async evict(): Promise<void> {
     for (const [node, entry] of this.entries) this.drop(node, entry, 'evict()')
@@ -198,7 +208,7 @@ export class Executables {
     const { tree, arena, arenaBytes, inFlight, apart, device, sequence, onFree } = this.parts
     const { plan: index, layout } = tree.layouts.nodes[node]!
     const [broken] = this.histories.has(node) || node < tree.layouts.ahead ? [] : brokenBy(tree, node)
-    if (broken !== undefined) throw new Error(`${broken.subject}: ${broken.found}`)
+    if (broken !== undefined) throw new OpeningFailed(broken)
     const { name, source, body } = tree.plans[index]!
     const plan = { ...placed(body, layout), inFlight }
     const roots = apartOf(plan)
@@ -208,7 +218,7 @@ export class Executables {
       const { spec, flat, arena: whole } = specInArena(plan, arenaBytes, byBuffer)
       const onHost = device.info.kind === 'host'
       const references = onHost ? referencesFor(source, flat, this.parts.references) : { byKernel: {} }
-      if ('errors' in references) throw new Error(together(references.errors).found)
+      if ('errors' in references) throw new OpeningFailed(together(references.errors))
       const program = await device.program(spec, {
         shared: [...byBuffer, ...(arena === 0 ? [] : [[whole, arena] as const])],
         sequence,
@@ -218,7 +228,7 @@ export class Executables {
       const failure = await loadParams(plan, program, this.parts.params, new Set(byBuffer.keys()))
       if (failure !== undefined) {
         await program.close()
-        throw new Error(failure.found)
+        throw new OpeningFailed(failure)
       }
       return new ProgramExecutable(plan, program, device, onFree)
     })

@@ -1,19 +1,23 @@
 import type { HostArray } from '../../dsl/index.js'
 import type { Where } from '../../dsl/ir/graph.js'
-import type { Span } from '../device/block.js'
+import type { Block, Span } from '../device/block.js'
 import type { Lane } from '../device/lane.js'
 import type { ValueSpec } from '../values.js'
-import { staleHandle } from './messages.js'
+import { staleHandle, type TreeError } from './messages.js'
 import type { Origin, Slot } from './slots.js'
 
 /** What a handle asks of its tree. */
 export interface HandleOwner {
   /** Undefined while the value is there; else why it is not. */
   problem(slot: Slot, origin: Origin): string | undefined
-  read(handle: Handle, at: string): Promise<HostArray>
+  /** Why the launch that makes the value, or the tree, has failed; undefined where neither has. */
+  failureOf(origin: Origin): TreeError | undefined
+  read(handle: Handle): Promise<HostArray>
   /** Throws where the lane, or the body, is none that `use` takes. */
   checkUse(lane: unknown, body: unknown): void
   use<A>(handle: Handle, lane: Lane, body: (span: Span) => A): Promise<A>
+  /** Throws where the lane is none that `copy` takes. Undefined: the device's default lane. */
+  copy(handle: Handle, lane: Lane | undefined): Promise<Block>
 }
 
 export interface HandleParts {
@@ -24,6 +28,8 @@ export interface HandleParts {
   readonly origin: Origin
   /** Resolves with how many launches were submitted up to that one. */
   readonly submitted: { get(): Promise<number> }
+  /** Resolves when that launch has completed; rejects with its failure. */
+  readonly ended: { get(): Promise<unknown> }
 }
 
 export let partsOf: (handle: Handle) => HandleParts
@@ -71,7 +77,7 @@ export class Handle implements Disposable {
   check(at: Where | string): void {
     const { owner, slot, origin } = this.#parts
     const problem = this.#disposed ? 'it was disposed of' : owner.problem(slot, origin)
-    if (problem !== undefined) throw staleHandle(at, slot.output, origin, problem)
+    if (problem !== undefined) throw staleHandle(at, slot.output, origin, problem, owner.failureOf(origin))
   }
 
   /**
@@ -80,7 +86,7 @@ export class Handle implements Disposable {
    */
   read(): Promise<HostArray> {
     this.check('handle.read')
-    return this.#parts.owner.read(this, 'handle.read')
+    return this.#parts.owner.read(this)
   }
 
   /**
@@ -93,6 +99,17 @@ export class Handle implements Disposable {
     this.check('handle.use')
     this.#parts.owner.checkUse(lane, body)
     return this.#parts.owner.use(this, lane, body)
+  }
+
+  /**
+   * Copies the value into a block of the caller's own, which stays when launches write over the value, and
+   * when the tree is closed. The copy is made on the device, by `lane`, the home of the block: what that lane
+   * is given later reads it without waiting. Resolves when the lane has been given the copy. A later launch
+   * that writes over the value comes after it. Without `lane`: the device's default lane.
+   */
+  copy(lane?: Lane): Promise<Block> {
+    this.check('handle.copy')
+    return this.#parts.owner.copy(this, lane)
   }
 
   /** The handle is of no use from now on. Its value stays as long as its lifetime says. */

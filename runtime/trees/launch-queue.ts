@@ -1,18 +1,14 @@
 import type { HostArray, Lease } from '../../dsl/index.js'
-import { without } from '../../dsl/internal.js'
 import type { NativeFailure } from '../addon.js'
-import type { Block, Span } from '../device/block.js'
 import { type Event, eventFor } from '../device/event.js'
-import { arrayOver, fill } from '../values.js'
+import { DisposedError } from '../errors.js'
+import { ArenaCopies } from './arena-copies.js'
 import type { Executable } from './executable.js'
 import type { Executables } from './executables.js'
 import type { Job } from './launch.js'
 import * as messages from './messages.js'
-import { orderAfterLaunches, type TreeMemory } from './readers.js'
-import type { Slots } from './slots.js'
-
-// Two NaNs of bf16 or f16, and one NaN of f32.
-const garbage = 0xffc0ffc0
+import type { TreeMemory } from './readers.js'
+import type { Origin, Slots } from './slots.js'
 
 export interface QueueParts {
   readonly memory: TreeMemory
@@ -23,27 +19,48 @@ export interface QueueParts {
   readonly poison: boolean
 }
 
+/** The launch that failed first, and why: a failure of the device, or of a call of it. */
+export interface TreeFailure {
+  readonly origin: Origin
+  readonly cause: unknown
+}
+
 /**
  * Gives launches to the device, in the order in which they were judged: at once where that can be; else when
  * their executable is made, there is room for one more launch, and what comes before it has been copied.
+ *
+ * A launch that fails before the device has anything of it is taken back, with those that wait behind it. One
+ * that fails later ends the tree.
  */
 export class LaunchQueue {
-  /** Of the first launch that failed; nothing is launched after it. */
-  failure: unknown
+  /** Nothing is launched after it. */
+  failure: TreeFailure | undefined
   flying = 0
+  private readonly copies: ArenaCopies
   private submitted = 0
   private readonly jobs: Job[] = []
   private working = false
   private waiting: (() => void)[] = []
 
-  constructor(private readonly parts: QueueParts) {}
+  constructor(private readonly parts: QueueParts) {
+    this.copies = new ArenaCopies(parts.memory, parts.poison)
+  }
 
   get isIdle(): boolean {
     return this.flying === 0 && this.jobs.length === 0 && !this.working
   }
 
-  push(job: Job): void {
-    if (!this.working && this.jobs.length === 0 && this.atOnce(job)) return
+  /** The executable of a job that has to wait for nothing. */
+  readyFor(job: Job): Executable | undefined {
+    return this.working || this.jobs.length > 0 ? undefined : this.ready(job)
+  }
+
+  /** With the executable, where it was ready for the job. */
+  push(job: Job, ready: Executable | undefined): void {
+    if (ready !== undefined) {
+      this.submitPlain(job, ready)
+      return
+    }
     // Until it is submitted the caller may change its arrays.
     if (job.feeds.size > 0)
       job.feeds = new Map([...job.feeds].map(([name, value]) => [name, value.slice() as HostArray]))
@@ -59,112 +76,95 @@ export class LaunchQueue {
 
   /** Resolves when every launch so far has completed, or the tree has failed. */
   async drained(): Promise<void> {
-    while (!this.isIdle) await new Promise<void>(resolve => this.waiting.push(resolve))
+    while (!this.isIdle) await this.change()
   }
 
   private startReady(): void {
     while (!this.working && this.jobs.length > 0) {
       const job = this.jobs[0]!
-      if (this.atOnce(job)) {
+      const executable = this.ready(job)
+      if (executable !== undefined) {
         this.jobs.shift()
+        this.submitPlain(job, executable)
         continue
       }
       this.working = true
       void this.inTime(job).then(() => {
-        this.jobs.shift()
         this.working = false
         this.wake()
       })
     }
   }
 
-  /** Submits a job that has to wait for nothing. */
-  private atOnce(job: Job): boolean {
-    const { executables, slots, poison } = this.parts
-    if (!job.isPlain || job.reads.length > 0 || poison || this.failure !== undefined) return false
+  private ready(job: Job): Executable | undefined {
+    const { executables } = this.parts
+    if (this.copies.precede(job) || job.reads.length > 0 || this.failure !== undefined) return undefined
     const executable = executables.ready(job.step.node)
-    if (executable === undefined || !this.hasRoom(executable)) return false
-    try {
-      this.submit(job, executable, slots.takeUses(job.step.slots, job.targets))
-    } catch (error) {
-      this.fail(error, job)
-    }
-    return true
+    return executable !== undefined && this.hasRoom(executable) ? executable : undefined
   }
 
   private hasRoom({ ticks }: Executable): boolean {
     return this.flying < this.parts.inFlight && ticks.fillable(ticks.next)
   }
 
-  private async inTime(job: Job): Promise<void> {
-    const { executables, slots, poison } = this.parts
+  private submitPlain(job: Job, executable: Executable): void {
     try {
-      if (this.failure !== undefined) throw this.failure
-      await executables.hold(job.step.node, async executable => {
-        while (!this.hasRoom(executable)) {
-          await new Promise<void>(resolve => this.waiting.push(resolve))
-          if (this.failure !== undefined) throw this.failure
-        }
-        await Promise.all(job.reads)
-        const uses = slots.takeUses(job.step.slots, job.targets)
-        this.submit(job, executable, poison || !job.isPlain ? await this.before(job, uses) : uses)
-      })
+      this.submit(job, executable, this.parts.slots.takeUses(job.step.slots, job.targets))
     } catch (error) {
       this.fail(error, job)
     }
   }
 
-  /** What is copied before a launch, on the tree's lane. */
-  private async before(job: Job, uses: readonly Event[]): Promise<readonly Event[]> {
-    const { memory } = this.parts
-    const { lane, device, sequence } = memory
-    await sequence.whenIssued(this.submitted)
-    orderAfterLaunches(memory, lane)
-    for (const use of uses) {
-      lane.wait(use)
-      use[Symbol.dispose]()
+  /** The first job of the queue. */
+  private async inTime(job: Job): Promise<void> {
+    const { executables, slots, memory } = this.parts
+    const { copies } = this
+    // From then on the device may have work of the launch, and the uses that it comes after are gone.
+    let isBegun = false
+    try {
+      this.mayGoOn()
+      await executables.hold(job.step.node, async executable => {
+        while (!this.hasRoom(executable)) {
+          await this.change()
+          this.mayGoOn()
+        }
+        await Promise.all(job.reads)
+        const staging = copies.precede(job) ? copies.take(job) : undefined
+        if (staging !== undefined) await memory.sequence.whenIssued(this.submitted)
+        isBegun = true
+        const uses = slots.takeUses(job.step.slots, job.targets)
+        this.submit(job, executable, staging === undefined ? uses : [copies.give(job, staging, uses)])
+      })
+      this.jobs.shift()
+    } catch (error) {
+      // The reason may be that a launch before it has failed: that one says so first.
+      while (!isBegun && this.flying > 0 && this.failure === undefined) await this.change()
+      const isOver = this.failure !== undefined || memory.core.closed || error instanceof DisposedError
+      if (isBegun || isOver) {
+        this.jobs.shift()
+        this.fail(this.failure?.cause ?? error, job)
+      } else this.takeBack(error, job)
     }
-    const kept = this.move(job)
-    for (const { to, spec, value } of job.stages) {
-      const block = device.pinned(Math.max(1, spec.bytes), lane, { site: 'plan tree: staged value' })
-      kept.push(block)
-      fill(arrayOver(block.view(), 0, spec), value, spec)
-      lane.copy(this.place(to, spec.bytes), block, spec.bytes)
-    }
-    if (this.parts.poison) this.poison(job)
-    for (const block of kept) block.free()
-    return [lane.record()]
   }
 
-  private place(at: number, bytes: number): Span {
-    return this.parts.memory.arena!.at(at, bytes)
+  /** Resolves when something has become free. */
+  private change(): Promise<void> {
+    return new Promise(resolve => this.waiting.push(resolve))
+  }
+
+  private mayGoOn(): void {
+    if (this.failure !== undefined) throw this.failure.cause
   }
 
   /**
-   * Copies within the arena; by way of other blocks where one copy would write over what another one reads.
+   * The device has nothing of the launch: it is as if it, and those that were judged by what it would leave,
+   * had not been made.
    */
-  private move({ copies }: Job): Block[] {
-    const { lane, device } = this.parts.memory
-    const clash = copies.some(a => copies.some(b => a.to < b.from + b.bytes && b.from < a.to + a.bytes))
-    const kept: Block[] = []
-    for (const { from, to, bytes } of copies)
-      if (!clash) lane.copy(this.place(to, bytes), this.place(from, bytes))
-      else {
-        const block = device.malloc(Math.max(1, bytes), lane, { site: 'plan tree: moved value' })
-        kept.push(block)
-        lane.copy(block, this.place(from, bytes))
-      }
-    if (clash) for (const [i, { to, bytes }] of copies.entries()) lane.copy(this.place(to, bytes), kept[i]!)
-    return kept
-  }
-
-  /** Garbage wherever the node writes first: whoever still relied on these bytes would read it. */
-  private poison({ step, stages }: Job): void {
-    const { lane, arena } = this.parts.memory
-    // In whole words.
-    const placed = stages.map(({ to, spec }) => ({ from: to, to: to + 4 * Math.ceil(spec.bytes / 4) }))
-    for (const { from, to } of without(step.layout.clobbers, placed))
-      lane.fill32(this.place(from, Math.min(to, arena!.bytes) - from), garbage)
+  private takeBack(cause: unknown, first: Job): void {
+    const all = this.jobs.splice(0)
+    for (const job of [...all].reverse()) job.takeBack?.()
+    const reason = this.parts.executables.reasonOf(first.step.node, cause)
+    for (const job of all) job.fail(messages.notLaunched(job.origin, first.origin, reason))
   }
 
   private submit(job: Job, executable: Executable, uses: readonly Event[]): void {
@@ -189,10 +189,8 @@ export class LaunchQueue {
     this.wake()
   }
 
-  private fail(error: unknown, job: Job): void {
-    this.failure ??= error
-    const failed = messages.treeFailed(job.origin.plan, this.failure)
-    job.submitted.reject(failed)
-    job.values.reject(failed)
+  private fail(cause: unknown, job: Job): void {
+    this.failure ??= { origin: job.origin, cause }
+    job.fail(messages.launchFailed(job.origin, this.failure))
   }
 }

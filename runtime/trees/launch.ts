@@ -4,6 +4,7 @@ import type { Where } from '../../dsl/ir/graph.js'
 import type { Block } from '../device/block.js'
 import type { ValueSpec } from '../values.js'
 import { Handle, type HandleOwner } from './handle.js'
+import type { TreeError } from './messages.js'
 import type { Origin } from './slots.js'
 import type { Copy, Step } from './steps.js'
 
@@ -66,6 +67,8 @@ export class Job {
   readonly submitted = new Later<number>()
   /** Its outputs that go to the host. */
   readonly values = new Later<Values>()
+  /** Undoes what the launch has changed in the tables, where it has to wait: it may still be taken back. */
+  takeBack: (() => void) | undefined
 
   constructor(
     readonly step: Step,
@@ -82,6 +85,12 @@ export class Job {
   /** Whether something is copied before it. */
   get isPlain(): boolean {
     return this.stages.length === 0 && this.copies.length === 0
+  }
+
+  fail(failure: TreeError): void {
+    this.origin.failure = failure
+    this.submitted.reject(failure)
+    this.values.reject(failure)
   }
 }
 
@@ -127,9 +136,13 @@ export class Launch {
 export const noFeeds: Feeds = Object.freeze({})
 
 /** The handle of an output, by its number in the step. */
-export const handleOf = (owner: HandleOwner, { step, origin, submitted }: Job, output: number): Handle =>
+export const handleOf = (
+  owner: HandleOwner,
+  { step, origin, submitted, values }: Job,
+  output: number,
+): Handle =>
   new Handle({
-    ...{ owner, origin, submitted },
+    ...{ owner, origin, submitted, ended: values },
     slot: step.slots.slots[output]!,
     spec: step.outputs[output]!.spec,
   })

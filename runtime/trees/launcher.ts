@@ -2,13 +2,15 @@ import type { HostArray } from '../../dsl/index.js'
 import type { Where } from '../../dsl/ir/graph.js'
 import type { Block, Span } from '../device/block.js'
 import type { Core } from '../device/core.js'
+import type { Device } from '../device/device.js'
 import type { Lane } from '../device/lane.js'
 import { DisposedError } from '../errors.js'
 import type { Executables } from './executables.js'
 import type { Handle } from './handle.js'
 import { type FindStep, judge } from './judge.js'
 import { type Admitted, type Feeds, handleOf, Job, Launch, type LaunchOwner } from './launch.js'
-import { LaunchQueue } from './launch-queue.js'
+import { LaunchQueue, type TreeFailure } from './launch-queue.js'
+import type { TreeError } from './messages.js'
 import * as messages from './messages.js'
 import type { PreparedTree } from './prepare.js'
 import { Readers, type TreeMemory } from './readers.js'
@@ -51,10 +53,16 @@ export class Launcher implements LaunchOwner {
   readonly slots = new Slots()
   readonly counts: LaunchCounts = { launches: 0, moves: 0, staged: 0 }
   private readonly core: Core
+  private readonly device: Device
   private readonly steps: Steps
   private readonly queue: LaunchQueue
   private readonly readers: Readers
   private state = 0
+  /** The number of the newest launch that was made, and of the newest that was not taken back. */
+  private made = 0
+  private latest = 0
+  /** How many runs were begun. */
+  private begun = 0
   private judging = false
   private closing = false
   private closed = false
@@ -62,6 +70,7 @@ export class Launcher implements LaunchOwner {
   constructor({ tree, memory, executables, inFlight, poison }: LauncherParts) {
     const { slots } = this
     this.core = memory.core
+    this.device = memory.device
     this.steps = new Steps(tree, memory.arena?.bytes ?? 0, slots)
     this.readers = new Readers(memory, slots)
     this.queue = new LaunchQueue({ memory, executables, slots, inFlight, poison })
@@ -74,13 +83,14 @@ export class Launcher implements LaunchOwner {
   get flying(): number {
     return this.queue.flying
   }
-  get failure(): unknown {
+  get failure(): TreeFailure | undefined {
     return this.queue.failure
   }
 
   /** The next launch begins a run: no value is kept for it. */
   begin(): void {
     this.state = 0
+    this.begun++
   }
 
   launch(name: string, feeds: Feeds, at: Where): Launch {
@@ -98,9 +108,10 @@ export class Launcher implements LaunchOwner {
     return this.admit(admitted, at)
   }
 
-  onward({ serial, plan }: Origin, name: string, feeds: Feeds, at: Where): Launch {
+  onward(after: Origin, name: string, feeds: Feeds, at: Where): Launch {
     this.alive('tree.launch')
-    if (serial !== this.counts.launches) throw laterLaunch(plan)
+    if (after.failure !== undefined) throw messages.notFollowed(at, name, after, after.failure)
+    if (after.serial !== this.latest) throw laterLaunch(after.plan)
     return this.launch(name, feeds, at)
   }
 
@@ -114,7 +125,7 @@ export class Launcher implements LaunchOwner {
   private admit(admitted: Admitted, at: Where): Launch {
     const { step, feeds, stages, copies } = admitted
     const { slots, counts } = this
-    const origin = new Origin(++counts.launches, step.plan.name, at)
+    const origin = new Origin(++this.made, step.plan.name, at)
     const targets =
       stages.length === 0 && copies.length === 0
         ? nothing
@@ -124,15 +135,32 @@ export class Launcher implements LaunchOwner {
           ]
     // Before the tables change: whoever asks for a value from now on asks for that of this launch.
     const reads = slots.readsOver(step.slots, targets)
+    const job = new Job(step, origin, feeds, stages, copies, targets, reads)
+    const ready = this.queue.readyFor(job)
+    if (ready === undefined) job.takeBack = this.takingBack(step)
     if (targets.length > 0) slots.overwrite(targets, origin)
     slots.launch(step.slots, origin)
     this.state = step.to
+    this.latest = origin.serial
+    counts.launches++
     counts.moves += copies.length
     counts.staged += stages.length
-    const job = new Job(step, origin, feeds, stages, copies, targets, reads)
     const owned = step.plan.owned.size === 0 ? noBlocks : this.takeOut(job, step)
-    this.queue.push(job)
+    this.queue.push(job, ready)
     return new Launch(job, this, owned)
+  }
+
+  /** The tables as they are now; a run that was begun since stays begun. */
+  private takingBack(step: Step): () => void {
+    const values = this.slots.takingBack(step.slots)
+    const { state, latest, begun } = this
+    const counts = { ...this.counts }
+    return () => {
+      values()
+      this.state = begun === this.begun ? state : 0
+      this.latest = latest
+      Object.assign(this.counts, counts)
+    }
   }
 
   /** Before anything else may be launched over the values. */
@@ -149,12 +177,20 @@ export class Launcher implements LaunchOwner {
     this.queue.wake()
   }
 
-  problem(slot: Slot, { serial }: Origin): string | undefined {
+  problem(slot: Slot, origin: Origin): string | undefined {
     if (this.closed) return 'the tree is closed'
     if (this.core.closed) return `its device ${this.core.name} is closed`
-    if (this.failure !== undefined) return 'a launch of the tree has failed'
-    if (this.slots.isCurrent(slot, serial)) return undefined
+    const failure = this.failureOf(origin)
+    if (failure !== undefined) {
+      const what = failure._tag === 'NotLaunched' ? 'its launch could not begin' : 'the tree has failed'
+      return `${what}: ${failure.found}`
+    }
+    if (this.slots.isCurrent(slot, origin.serial)) return undefined
     return `its bytes were overwritten by ${this.slots.overwriter(slot)}`
+  }
+
+  failureOf({ failure, at }: Origin): TreeError | undefined {
+    return failure ?? (this.failure === undefined ? undefined : messages.treeFailed(at, this.failure))
   }
 
   checkUse(lane: unknown, body: unknown): void {
@@ -163,6 +199,12 @@ export class Launcher implements LaunchOwner {
 
   use<A>(handle: Handle, lane: Lane, body: (span: Span) => A): Promise<A> {
     return this.readers.use(handle, lane, body)
+  }
+
+  copy(handle: Handle, lane: Lane | undefined): Promise<Block> {
+    const home = lane === undefined ? this.device.defaultLane : lane
+    this.readers.checkLane(home, 'handle.copy')
+    return this.readers.copy(handle, home)
   }
 
   read(handle: Handle): Promise<HostArray> {

@@ -2,9 +2,10 @@ import type { TreeFormFault } from '../../dsl/internal.js'
 import type { Fault } from '../../dsl/ir/fault.js'
 import type { Where } from '../../dsl/ir/graph.js'
 import { render } from '../../dsl/ir/messages.js'
-import { type AllocatorError, badArgument } from '../device/allocator-error.js'
+import { AllocatorError, badArgument } from '../device/allocator-error.js'
+import { failureText, isNativeFailure } from '../device/open-failure.js'
 import { type DeviceError, DisposedError } from '../errors.js'
-import { describe, type Mismatch, size } from '../values.js'
+import { describe, type Mismatch, size, thrown } from '../values.js'
 
 export type TreeErrorTag =
   | 'StaleHandle' // a handle whose value is gone
@@ -13,10 +14,19 @@ export type TreeErrorTag =
   | 'WrongFeeds' // an input without a value, or a value without an input
   | 'WrongValue' // a value of another type or length than its input
   | 'ArenaTooSmall' // a layout that was not found ahead, and does not fit
-  | 'TreeFailed' // the device failed in an earlier launch
+  | 'NotMade' // an executable that could not be made
+  | 'NotLaunched' // a launch that could not begin, or was to follow such a one
+  | 'TreeFailed' // the device failed in a launch
   | 'Reentered' // a launch from inside a launch
+  | 'UnknownLayout' // a number that no layout has
 
-/** A launch, or a use of a handle, that is refused. Nothing has changed. */
+/** The name of a plan, as JavaScript may give it. */
+const describedName = (plan: unknown): string => (typeof plan === 'string' ? plan : describe(plan))
+
+/**
+ * A launch, or a use of a handle, that is refused: nothing has changed. Or, as `TreeFailed`, one that the
+ * device has failed in: the tree has ended.
+ */
 export class TreeError extends Error implements Fault<TreeErrorTag> {
   readonly _tag: TreeErrorTag
   readonly at: string
@@ -54,15 +64,21 @@ export const staleHandle = (
   output: string,
   origin: { readonly plan: string; readonly at: Where },
   problem: string,
+  failure: TreeError | undefined,
 ): StaleHandleError =>
-  new StaleHandleError({
-    _tag: 'StaleHandle',
-    at: String(at),
-    subject: `${origin.plan}.${output}, made at ${origin.at}`,
-    wanted: 'a value that is still in the arena',
-    found: problem,
-    next: "read it before the next launch, or declare how long it is kept: until('plan'), ring(n) or owned",
-  })
+  new StaleHandleError(
+    {
+      _tag: 'StaleHandle',
+      at: String(at),
+      subject: `${origin.plan}.${output}, made at ${origin.at}`,
+      wanted: 'a value that is still in the arena',
+      found: problem,
+      next:
+        failure?.next ??
+        "read it before the next launch, or declare how long it is kept: until('plan'), ring(n) or owned",
+    },
+    failure,
+  )
 
 /** A span, or its block, after the body of `handle.use` that it was for. */
 export const endedUse = (
@@ -97,12 +113,12 @@ export const notASuccessor = (
   new TreeError({
     _tag: 'NotASuccessor',
     at: String(at),
-    subject: String(plan),
+    subject: describedName(plan),
     wanted:
       last === undefined
         ? `a plan that a run may begin with: ${allowed.join(', ')}`
         : `a plan that may come after ${last}, or begin a run: ${allowed.join(', ') || 'there is none'}`,
-    found: typeof plan === 'string' ? plan : describe(plan),
+    found: describedName(plan),
     next: 'launch one of these, or declare it: tree({ then: { … } })',
   })
 
@@ -188,24 +204,118 @@ export const arenaTooSmall = (at: Where, plan: string, wanted: number, found: nu
     next: `planTree(tree, { arena: ${wanted} })`,
   })
 
-export const treeFailed = (at: Where, cause: unknown): TreeError =>
+/** A launch, as errors name it. */
+interface Launched {
+  readonly plan: string
+  readonly at: Where
+}
+const named = ({ plan, at }: Launched): string => `the launch of ${plan} at ${at}`
+
+interface Failed {
+  readonly origin: Launched
+  readonly cause: unknown
+}
+
+/** What failed, in one line: an error that is data says it without its title. */
+const reasonOf = (cause: unknown): string =>
+  cause instanceof AllocatorError || cause instanceof TreeError ? cause.found : thrown(cause)
+
+const toOpenAgain = 'close the tree and open it again: nothing is known of what its arena holds'
+
+/** A launch that the device had begun, or that came after it. */
+export const launchFailed = (launch: Launched, { origin, cause }: Failed): TreeError =>
+  new TreeError(
+    {
+      _tag: 'TreeFailed',
+      at: String(launch.at),
+      subject: launch.plan,
+      wanted: 'a launch that the device completes',
+      found: launch === origin ? reasonOf(cause) : `${named(origin)} failed before it: ${reasonOf(cause)}`,
+      next: toOpenAgain,
+    },
+    cause,
+  )
+
+/** What is asked of a tree after that. */
+export const treeFailed = (at: Where, { origin, cause }: Failed): TreeError =>
   new TreeError(
     {
       _tag: 'TreeFailed',
       at: String(at),
       subject: 'tree',
-      wanted: 'a tree whose launches have all succeeded',
-      found: `one that failed: ${cause instanceof Error ? cause.message : describe(cause)}`,
-      next: 'close it and open another; the failure is the cause',
+      wanted: 'a tree whose launches the device has all completed',
+      found: `${named(origin)} failed: ${reasonOf(cause)}`,
+      next: toOpenAgain,
     },
     cause,
+  )
+
+/** A launch of which the device has nothing, or one that was to follow it. */
+export const notLaunched = (launch: Launched, first: Launched, reason: DeviceError): TreeError =>
+  new TreeError(
+    {
+      _tag: 'NotLaunched',
+      at: String(launch.at),
+      subject: launch.plan,
+      wanted: launch === first ? reason.wanted : `${named(first)}, which it was to follow`,
+      found: reason.found,
+      next: `${reason.next}; then launch again: the tree is as it was before ${launch === first ? 'the launch' : 'that one'}`,
+    },
+    reason.cause ?? reason,
+  )
+
+/** A launch that was to follow one that could not begin. */
+export const notFollowed = (at: Where, plan: string, before: Launched, failure: TreeError): TreeError =>
+  new TreeError(
+    {
+      _tag: failure._tag,
+      at: String(at),
+      subject: describedName(plan),
+      wanted: `${named(before)}, which it was to follow`,
+      found: failure.found,
+      next: failure.next,
+    },
+    failure,
+  )
+
+/** Memory that a launch takes beside the arena: of its executable, or for what is copied before it. */
+export const noRoomFor = (layout: number, reason: DeviceError, open: number): DeviceError => ({
+  ...reason,
+  wanted: `memory beside the arena for a launch of layout ${layout}`,
+  found: isNativeFailure(reason.cause) ? failureText(reason.cause) : reason.found,
+  next: `${open > 0 ? 'await tree.evict(), which closes executables' : 'free memory of the device'}, or open the tree with a budget: planTree(tree, { executables: BYTES })`,
+})
+
+/** The arena itself; `least` bytes are what the launches need that were laid out ahead. */
+export const noArena = (reason: DeviceError, bytes: number, least: number): DeviceError => ({
+  ...reason,
+  at: 'arena',
+  subject: 'tree',
+  wanted: `device memory for an arena of ${size(bytes)}`,
+  next:
+    bytes > least
+      ? `planTree(tree, { arena: ${least} }): that much the launches take that are laid out ahead`
+      : `compile the plans with memory: 'small', or ${reason.next}`,
+})
+
+export const notMade = (at: Where, plan: string, layout: number, reason: DeviceError): TreeError =>
+  new TreeError(
+    {
+      _tag: 'NotMade',
+      at: String(at),
+      subject: `${plan}, layout ${layout}`,
+      wanted: reason.wanted,
+      found: reason.found,
+      next: `${reason.next}; then call prepare again, or launch: the tree is as it was`,
+    },
+    reason.cause ?? reason,
   )
 
 export const reentered = (at: Where, plan: string): TreeError =>
   new TreeError({
     _tag: 'Reentered',
     at: String(at),
-    subject: plan,
+    subject: describedName(plan),
     wanted: 'one launch at a time',
     found: 'a launch from inside another one: a feed has a getter that launches',
     next: 'launch after that launch has returned',
@@ -214,8 +324,12 @@ export const reentered = (at: Where, plan: string): TreeError =>
 export const closedTree = (at: string): DisposedError =>
   new DisposedError('this tree', `open it again; call ${at} before it is closed`)
 
-export const noLayout = (found: unknown, count: number): TypeError =>
-  new TypeError(
-    `tree.explain: wanted the number of a layout, of which there are ${count}; found ${describe(found)}. ` +
-      'Next: take the id of one of tree.layouts',
-  )
+export const noLayout = (at: Where, found: unknown, count: number): TreeError =>
+  new TreeError({
+    _tag: 'UnknownLayout',
+    at: String(at),
+    subject: 'tree.explain',
+    wanted: `the number of a layout, of which there are ${count}`,
+    found: describe(found),
+    next: 'take the id of one of tree.layouts',
+  })

@@ -6,6 +6,7 @@ import type { Core } from '../device/core.js'
 import { coreOfDevice, Device } from '../device/device.js'
 import type { Lane } from '../device/lane.js'
 import { openFailure } from '../device/open-failure.js'
+import { OutOfMemoryError } from '../device/out-of-memory.js'
 import { type DeviceError, together } from '../errors.js'
 import { unreadable, warnCloseFailed } from '../session/messages.js'
 import { checkParams, type ParamSource, type ParamSources } from '../session/params.js'
@@ -20,6 +21,7 @@ import { firstState } from '../session/state.js'
 import type { ValueSpec } from '../values.js'
 import { apartName, apartOf, Executables } from './executables.js'
 import { Launcher } from './launcher.js'
+import { noArena } from './messages.js'
 import type { TreeOptions } from './options.js'
 import { checkTreeOptions } from './options.js'
 import { type PreparedTree, prepareTree, readTree } from './prepare.js'
@@ -52,9 +54,7 @@ export const openTree = async (
     const lane = device.lane({ name: 'plan tree' })
     undo.push(() => lane[Symbol.dispose]())
     const arenaBytes = Math.max(tree.layouts.bytes, options.arena ?? 0)
-    const pool = options.pool === undefined ? {} : { pool: options.pool }
-    const arena =
-      arenaBytes === 0 ? undefined : lane.malloc(arenaBytes, { ...pool, site: 'plan tree: arena' })
+    const arena = arenaOf(lane, arenaBytes, tree.layouts.bytes, options)
     if (arena !== undefined) undo.push(() => arena[Symbol.dispose]())
     const apart = await shareParams(device, sourcesApart(tree, params))
     undo.push(() => apart[Symbol.asyncDispose]())
@@ -64,6 +64,16 @@ export const openTree = async (
   } catch (error) {
     for (const step of undo.reverse()) await step()
     return E.left(error instanceof OpeningFailed ? error.failure : openFailure(error, device.name))
+  }
+}
+
+const arenaOf = (lane: Lane, bytes: number, least: number, { pool }: TreeOptions): Block | undefined => {
+  if (bytes === 0) return undefined
+  try {
+    return lane.malloc(bytes, { ...(pool === undefined ? {} : { pool }), site: 'plan tree: arena' })
+  } catch (error) {
+    if (!(error instanceof OutOfMemoryError)) throw error
+    throw new OpeningFailed(noArena(openFailure(error, lane.name), bytes, least))
   }
 }
 

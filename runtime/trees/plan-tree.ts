@@ -1,6 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
-import { concatMap, map, type OperatorFunction } from 'rxjs'
+import { concatMap, map, type OperatorFunction, takeWhile } from 'rxjs'
 import type {
   AnyTree,
   GivenAfter,
@@ -19,7 +19,7 @@ import type { Where } from '../../dsl/ir/graph.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { Block } from '../device/block.js'
 import type { Device } from '../device/device.js'
-import type { DeviceError } from '../errors.js'
+import { type DeviceError, DisposedError } from '../errors.js'
 import { apartOf } from './executables.js'
 import { explainNode } from './explain.js'
 import type { Handle } from './handle.js'
@@ -163,7 +163,7 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   explain(layout?: number): string {
     const { tree, executables, arenaBytes } = this.#open
     const nodes = this.#nodes().filter(({ id }) => layout === undefined || id === layout)
-    if (nodes.length === 0) throw messages.noLayout(layout, this.#nodes().length)
+    if (nodes.length === 0) throw messages.noLayout(here(this.explain), layout, this.#nodes().length)
     return nodes.map(node => explainNode(tree, node, arenaBytes, executables.history(node.id))).join('\n\n')
   }
 
@@ -190,14 +190,24 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
 
   /**
    * Makes the executables of all layouts that there are now, so that no launch waits for one. Ends early
-   * where the tree is closed meanwhile.
+   * where the tree is closed meanwhile. Rejects with a `TreeError` where one cannot be made; those before it
+   * are, and the tree is as it was.
    */
-  async prepare(): Promise<void> {
+  prepare(): Promise<void> {
+    return this.#prepare(hereLater())
+  }
+
+  async #prepare(at: Where): Promise<void> {
     this.#alive('tree.prepare')
-    const { executables } = this.#open
-    for (const { id: node } of this.#nodes()) {
+    const { executables, tree } = this.#open
+    for (const { id, plan } of this.#nodes()) {
       if (this.closed || this.device.closed) return
-      await executables.prepare(node)
+      try {
+        await executables.prepare(id)
+      } catch (error) {
+        if (error instanceof DisposedError) throw error
+        throw messages.notMade(at, tree.plans[plan]!.name, id, executables.reasonOf(id, error))
+      }
     }
   }
 
@@ -291,19 +301,30 @@ export type Decided<R, N extends PlanName<R> = PlanName<R>> = {
   }
 }[N]
 
+const raise = (error: unknown): never => {
+  throw error
+}
+
+const decided = async <R extends AnyTree>(launched: Launch): Promise<Decided<R>> =>
+  ({ plan: launched.plan, launched, values: await launched.values }) as unknown as Decided<R>
+
 /**
  * Drives a tree by a stream of decisions: `decisions$.pipe(drive(tree))`. Each decision is one launch, in
  * order, and yields its values when it has completed. The next decision may be made from them: a decision is
- * launched at once when it comes. A refused launch is the Observable's error; its place is that of the call
- * of `drive`.
+ * launched at once when it comes. A refused launch is the Observable's error, after the values of the
+ * launches before it, and no decision after it is launched; its place is that of the call of `drive`.
  */
 export const drive = <R extends AnyTree>(tree: PlanTree<R>): OperatorFunction<Decision<R>, Decided<R>> => {
   const at = here(drive)
   return decisions =>
     decisions.pipe(
-      map(decision => launchOf(tree, decision, at)),
-      concatMap(launched =>
-        launched.values.then(values => ({ plan: launched.plan, launched, values }) as unknown as Decided<R>),
+      map(decision =>
+        E.tryCatch(
+          () => launchOf(tree, decision, at),
+          error => error,
+        ),
       ),
+      takeWhile(E.isRight, true),
+      concatMap(async launched => decided<R>(E.isLeft(launched) ? raise(launched.left) : launched.right)),
     )
 }

@@ -1,8 +1,10 @@
 import type { HostArray } from '../../dsl/index.js'
 import type { NativeSequence } from '../addon.js'
+import { AllocatorError } from '../device/allocator-error.js'
 import { type Block, lendBlock, revokeLoan, type Span, sharedHandle } from '../device/block.js'
 import type { Core } from '../device/core.js'
 import type { Device } from '../device/device.js'
+import { endingWith, quietly } from '../device/ending.js'
 import { type Lane, makeLane } from '../device/lane.js'
 import { laneAccess } from '../device/lane-access.js'
 import { arrayOver } from '../values.js'
@@ -32,9 +34,14 @@ export class Readers {
     private readonly slots: Slots,
   ) {}
 
-  /** Throws where the lane does not run what it is given, or the body is none. */
+  /** Throws where the lane does not run what it is given. */
+  checkLane(lane: unknown, at: string): void {
+    laneAccess.idFor(lane, this.memory.core, at)
+  }
+
+  /** The same, or the body is none. */
   check(lane: unknown, body: unknown): void {
-    laneAccess.idFor(lane, this.memory.core, 'handle.use')
+    this.checkLane(lane, 'handle.use')
     if (typeof body !== 'function') throw messages.notABody(body)
   }
 
@@ -60,17 +67,23 @@ export class Readers {
   /** Gives a lane work on a value, after the launch that makes it, and marks the use. */
   private give<A>(handle: Handle, lane: Lane, body: (span: Span) => A): Promise<A> {
     const { slot, submitted, spec } = partsOf(handle)
-    const given = (async (): Promise<A> => {
+    const given = this.orFailure(handle, async (): Promise<A> => {
       await this.memory.sequence.whenIssued(await submitted.get())
       // It may be another lane than when it was checked: disposed of, or being captured.
       laneAccess.idFor(lane, this.memory.core, 'handle.use')
       orderAfterLaunches(this.memory, lane)
+      const mark = (): void => this.slots.use(slot, lane, lane.record())
+      let value: A
       try {
-        return body(this.memory.arena!.at(slot.from, spec.bytes))
-      } finally {
-        this.slots.use(slot, lane, lane.record())
+        value = body(this.memory.arena!.at(slot.from, spec.bytes))
+      } catch (error) {
+        quietly(mark)
+        throw error
       }
-    })()
+      // Before anybody waits for what an async body returns.
+      mark()
+      return value
+    })
     const ignored = (): void => undefined
     this.slots.reading(slot, given.then(ignored, ignored))
     return given
@@ -79,24 +92,55 @@ export class Readers {
   async read(handle: Handle): Promise<HostArray> {
     const { spec } = partsOf(handle)
     const { device, lane } = this.memory
-    using block = device.pinned(Math.max(1, spec.bytes), lane, { site: 'plan tree: read value' })
-    using event = await this.give(handle, lane, span => {
-      lane.copy(block, span, spec.bytes)
-      return lane.record()
-    })
-    await event.synchronize()
-    return arrayOver(block.view(), 0, spec).slice() as HostArray
+    const block = device.pinned(Math.max(1, spec.bytes), lane, { site: 'plan tree: read value' })
+    return endingWith(
+      () =>
+        this.orFailure(handle, async () => {
+          using event = await this.give(handle, lane, span => {
+            lane.copy(block, span, spec.bytes)
+            return lane.record()
+          })
+          await event.synchronize()
+          return arrayOver(block.view(), 0, spec).slice() as HostArray
+        }),
+      () => block.free(),
+    )
   }
 
-  /** Copies a value out of the arena, into a block of the caller's. */
-  takeOut(handle: Handle): Promise<Block> {
+  /**
+   * Where a call of the device fails, and the launch that makes the value has failed, that is why: its
+   * failure is the error.
+   */
+  private async orFailure<A>(handle: Handle, body: () => Promise<A>): Promise<A> {
+    try {
+      return await body()
+    } catch (error) {
+      const { owner, origin, ended } = partsOf(handle)
+      if (!(error instanceof AllocatorError && error._tag === 'DriverFailed')) throw error
+      await ended.get().catch(() => undefined)
+      throw owner.failureOf(origin) ?? error
+    }
+  }
+
+  /** Copies a value out of the arena, into a block of the caller's whose home is the lane. */
+  copy(handle: Handle, lane: Lane): Promise<Block> {
     const { spec, origin, slot } = partsOf(handle)
-    const { device, lane } = this.memory
+    const { device } = this.memory
     return this.give(handle, lane, span => {
       // No block is of no bytes.
       const block = device.malloc(Math.max(1, spec.bytes), lane, { site: `${origin.plan}.${slot.output}` })
-      lane.copy(block, span)
+      try {
+        lane.copy(block, span)
+      } catch (error) {
+        quietly(() => block.free())
+        throw error
+      }
       return block
     })
+  }
+
+  /** As each launch does with what is declared as owned, on the tree's own lane. */
+  takeOut(handle: Handle): Promise<Block> {
+    return this.copy(handle, this.memory.lane)
   }
 }

@@ -2,9 +2,13 @@ import { type ByteRange, overlap } from '../../dsl/internal.js'
 import type { Where } from '../../dsl/ir/graph.js'
 import type { Event } from '../device/event.js'
 import type { Lane } from '../device/lane.js'
+import type { TreeError } from './messages.js'
 
 /** Which launch it is: its number, and what errors say of it. */
 export class Origin {
+  /** Why there are no values of it. */
+  failure: TreeError | undefined
+
   constructor(
     /** From 1 on. */
     readonly serial: number,
@@ -123,6 +127,19 @@ export class Slots {
       this.live[w]! |= own[w]!
     }
     node.serial = by.serial
+  }
+
+  /** Brings back the values of now, after launches of which the first is of this node: the last one first. */
+  takingBack(node: NodeSlots): () => void {
+    const live = this.live.slice()
+    const ends = this.ends.slice()
+    const { serial } = node
+    return () => {
+      node.serial = serial
+      this.live.fill(0)
+      this.live.set(live)
+      for (const id of this.ends.keys()) this.ends[id] = ends[id]
+    }
   }
 
   /** The values that lie in these bytes end: something is copied there before the launch. */

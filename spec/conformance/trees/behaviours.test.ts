@@ -841,32 +841,6 @@ describe('a launch that fails', () => {
   })
 })
 
-describe('a description of a tree', () => {
-  it('of another form is refused where it is made', () => {
-    const good = { plans: chain.plans, start: ['double'] }
-    for (const keep of [
-      'owned',
-      5,
-      null,
-      { lives: 'zzz' },
-      { lives: 'ring' },
-      { lives: 'ring', count: -1 },
-      { lives: 'until' },
-    ])
-      expect(() => tree({ ...good, keep: { double: { y: keep } } } as never), JSON.stringify(keep)).toThrow(
-        /^tree: keep\.double\.y: wanted until\(plan\), ring\(count\)/,
-      )
-    for (const spec of [
-      null,
-      {},
-      { plans: {} },
-      { ...good, start: 'double' },
-      { ...good, then: { double: 'last' } },
-    ])
-      expect(() => tree(spec as never), JSON.stringify(spec)).toThrow(/^tree: .*: wanted .*; found /)
-  })
-})
-
 describe('the list of behaviours', () => {
   it('has each of the 91, tested here where it says so', async () => {
     const { readFile } = await import('node:fs/promises')

@@ -1,7 +1,7 @@
 // What `planTree` and `launch` take from JavaScript, whose values may have any name and any form.
-import { lastValueFrom, type Observable, of } from 'rxjs'
+import { from, lastValueFrom, type Observable, of } from 'rxjs'
 import { describe, expect, it } from 'vitest'
-import { add, download, graph, mul, ring, tree, upload } from '../../../dsl/index.js'
+import { add, BraidError, download, graph, mul, ring, tree, until, upload } from '../../../dsl/index.js'
 import { drive, type PlanTree, planTree, TreeError } from '../../../runtime/index.js'
 import { present } from '../devices.js'
 import { affine, all, only, planned, row, treeOn } from './kit.js'
@@ -16,6 +16,26 @@ interface LooseLaunch {
   readonly handles: Readonly<Record<string, { read(): Promise<Float32Array> }>>
   readonly values: Promise<Readonly<Record<string, Float32Array>>>
   next(plan: string, feeds?: object): LooseLaunch
+}
+
+const unshowable = new Proxy(
+  {},
+  {
+    get: () => {
+      throw new Error('mine')
+    },
+    getPrototypeOf: () => {
+      throw new Error('mine')
+    },
+  },
+)
+const thrownBy = (run: () => unknown): unknown => {
+  try {
+    run()
+    return 'nothing'
+  } catch (error) {
+    return error
+  }
 }
 
 describe.each(present)('a plan tree on %s', device => {
@@ -95,10 +115,28 @@ describe.each(present)('a plan tree on %s', device => {
       [null, /found {3}null/],
       [5, /found {3}number 5/],
       ['constructor', /found {3}constructor/],
+      [Object.create(null), /found {3}an object \(no prototype\)/],
+      [Symbol('first'), /found {3}symbol Symbol\(first\)/],
+      [unshowable, /found {3}a value that cannot be shown/],
     ] as const) {
-      expect(() => t.launch(name as never, { x: all(1) } as never)).toThrow(TreeError)
-      expect(() => t.launch(name as never, { x: all(1) } as never)).toThrow(found)
+      const { next } = t.launch('first', { x: all(1) })
+      for (const launch of [t.launch.bind(t), next] as ((...args: never[]) => unknown)[]) {
+        const error = thrownBy(() => launch(name as never, { x: all(1) } as never))
+        expect(error).toBeInstanceOf(TreeError)
+        expect(error).toMatchObject({
+          _tag: 'NotASuccessor',
+          message: expect.stringMatching(found),
+          at: expect.stringMatching(/form\.test\.ts:\d+:\d+$/),
+        })
+      }
     }
+    for (const layout of [1, -1, 'first', null, Object.create(null)])
+      expect(thrownBy(() => t.explain(layout as never))).toMatchObject({
+        _tag: 'UnknownLayout',
+        at: expect.stringMatching(/form\.test\.ts:\d+:\d+$/),
+        wanted: 'the number of a layout, of which there are 1',
+        next: 'take the id of one of tree.layouts',
+      })
   })
 
   it('is driven by decisions: what is none, or is refused, is an error at the line of drive', async () => {
@@ -118,6 +156,7 @@ describe.each(present)('a plan tree on %s', device => {
       [t, 'first', 'WrongValue', /the string "first"/],
       [t, {}, 'NotASuccessor', /found {3}undefined/],
       [t, { plan: 'second' }, 'NotASuccessor', /may begin with: first/],
+      [t, { plan: Object.create(null) }, 'NotASuccessor', /an object \(no prototype\)/],
       [t, { plan: 'first', feeds: 5 }, 'WrongValue', /an object of values by name/],
       [t, { plan: 'first' }, 'WrongFeeds', /none for x/],
       [null, good, 'WrongValue', /an open tree/],
@@ -133,5 +172,63 @@ describe.each(present)('a plan tree on %s', device => {
     }
     const seen = await lastValueFrom(decided(good).pipe(drive(t)))
     expect(only((seen.values as { readonly y: Float32Array }).y)).toBe(3)
+  })
+
+  it('is driven up to a decision that is refused: the values before it come first, nothing after it runs', async () => {
+    const spec = tree({
+      plans: { a: affine('a', 'x', 'y', 2, 1), b: affine('b', 'y', 'z', 10, 0) },
+      start: ['a'],
+      then: { a: ['b'] },
+    })
+    await using t = await treeOn(device, spec)
+    const again = { plan: 'a', feeds: { x: all(1) } }
+    const decisions = from([again, { plan: 'b' }, { plan: 'zzz' }, again]) as Observable<never>
+    const seen: unknown[] = []
+    await new Promise<void>(resolve =>
+      decisions.pipe(drive(t)).subscribe({
+        next: ({ plan, values }) => seen.push([plan, ...Object.values(values).map(value => only(value))]),
+        error: (error: TreeError) => resolve(void seen.push(error._tag, error.found)),
+      }),
+    )
+    expect(seen).toEqual([['a'], ['b', 30], 'NotASuccessor', 'zzz'])
+    expect(t.stats().launches).toBe(2)
+  })
+})
+
+describe('a description of a tree', () => {
+  it('of another form is refused where it is made', () => {
+    const plans = { double: affine('double', 'x', 'y', 2, 0) }
+    const good = { plans, start: ['double'] }
+    const wrong: readonly (readonly [() => unknown, subject: string, wanted: RegExp])[] = [
+      ...['owned', 5, null, Object.create(null), { lives: 'zzz' }, { lives: 'ring' }, { lives: 'until' }].map(
+        keep =>
+          [
+            () => tree({ ...good, keep: { double: { y: keep } } } as never),
+            'tree: keep.double.y',
+            /^until\(plan\), ring\(count\)/,
+          ] as const,
+      ),
+      [() => tree(null as never), 'tree: its argument', /plans and start/],
+      [() => tree({} as never), 'tree: plans', /compiled plans/],
+      [() => tree({ plans: {} } as never), 'tree: start', /a list of names/],
+      [() => tree({ ...good, start: 'double' } as never), 'tree: start', /a list of names/],
+      [() => tree({ ...good, then: { double: 'last' } } as never), 'tree: then.double', /a list of names/],
+      ...[0, 65, 1.5, '2', null, Object.create(null)].flatMap(count => [
+        [() => ring(count as never), 'ring: count', /1 to 64/] as const,
+        [() => until('double', count as never), 'until: count', /1 to 64/] as const,
+      ]),
+      [() => until(Object.create(null)), 'until: plan', /the name of a plan/],
+    ]
+    for (const [make, subject, wanted] of wrong) {
+      const error = thrownBy(make)
+      expect(error, subject).toBeInstanceOf(BraidError)
+      expect(error).toMatchObject({
+        ...{ _tag: 'BadArgument', subject },
+        at: expect.stringMatching(/form\.test\.ts:\d+:\d+$/),
+        wanted: expect.stringMatching(wanted),
+        found: expect.stringMatching(/./),
+        next: expect.stringMatching(/^write /),
+      })
+    }
   })
 })

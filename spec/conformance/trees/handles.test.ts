@@ -1,11 +1,15 @@
 // What a caller may do with the memory of a handle, and when.
 import { describe, expect, it } from 'vitest'
 import { add, download, graph, mul, orThrow, tree, upload } from '../../../dsl/index.js'
+import { hold } from '../../../runtime/device/testing.js'
 import {
   AllocatorError,
+  type Block,
   Device,
   GraphBuilder,
   GraphDefinition,
+  type Handle,
+  type Lane,
   type Span,
   StaleHandleError,
 } from '../../../runtime/index.js'
@@ -111,6 +115,59 @@ describe.each(present)('a handle of a tree on %s', device => {
     await expect(late).rejects.toThrow('captured')
     again.end()
     expect(only(await t.launch('step', { token: all(1) }).handles.state.read())).toBe(5)
+    await t.close()
+    await own.close()
+  })
+
+  it('copies its value into a block that outlives launches and the tree, in order on the device', async () => {
+    const { own, t, lane, host } = await opened()
+    const other = own.lane({ name: 'other' })
+    const held = () => own.stats()['allocation.all.current']
+    const before = held()
+    let last: { readonly handles: { readonly state: Pick<Handle, 'copy' | 'stale'> } } = t.launch('prompt', {
+      x: all(1),
+    })
+    // The lane is held up, so that the copies come after the launches that follow, as far as the host knows.
+    const gate = hold(own, lane)
+    const copies = [last.handles.state.copy(lane)]
+    for (let i = 0; i < 4; i++) {
+      last = t.launch('step', { token: all(1) })
+      copies.push(i % 2 === 0 ? last.handles.state.copy(lane) : last.handles.state.copy())
+    }
+    copies.push(last.handles.state.copy(other))
+    setTimeout(() => gate.open(), 2)
+    const blocks: readonly Block[] = await Promise.all(copies)
+    expect(new Set(blocks.map(({ address }) => address)).size).toBe(6)
+    expect(blocks.map(block => block.lane.name)).toEqual(
+      [lane, lane, own.defaultLane, lane, own.defaultLane, other].map(({ name }) => name),
+    )
+    expect(held()).toBe(before! + 6)
+    expect(blocks.every(({ bytes }) => bytes === 4 * width)).toBe(true)
+    expect(t.stats().staged).toBe(0)
+    await t.close()
+    const values: number[] = []
+    for (const block of blocks) {
+      // No wait: the lane of the block has made the copy.
+      const home = block.lane as Lane
+      home.copy(host, block)
+      await home.synchronize()
+      values.push(only(new Float32Array(host.view().slice(0))))
+      block.free()
+    }
+    expect(values).toEqual([2, 3, 4, 5, 6, 6])
+    await own.close()
+  })
+
+  it('copies no value that is gone, nor by a lane that is none, and leaves no block where it fails', async () => {
+    const { own, t, lane } = await opened()
+    const first = t.launch('prompt', { x: all(1) })
+    for (const wrong of [null, {}, 'lane', own])
+      expect(() => first.handles.state.copy(wrong as never)).toThrow(/handle\.copy: lane[\s\S]*a Lane/)
+    const builder = GraphBuilder.create(lane).begin()
+    expect(() => first.handles.state.copy(lane)).toThrow(/handle\.copy[\s\S]*captured/)
+    builder.end()
+    t.launch('prompt', { x: all(2) })
+    expect(() => first.handles.state.copy()).toThrow(StaleHandleError)
     await t.close()
     await own.close()
   })
