@@ -71,6 +71,12 @@ export interface Move {
   readonly bytes: number
 }
 
+/** What is moved for a launch whose contract got no layout of its own: its plan had as many as it may. */
+export interface Moved {
+  readonly node: number
+  readonly moves: readonly Move[]
+}
+
 export interface Transition {
   readonly node: number
   readonly moves: readonly Move[]
@@ -95,6 +101,9 @@ export interface LaidOutTree {
   readonly isWhole: boolean
   /** How many of the nodes were found ahead. */
   readonly ahead: number
+  /** Layouts of one plan, above which values are moved, and each case so far where they are. */
+  readonly variants: number
+  readonly moved: readonly Moved[]
   /** Bytes of the arena: the top of the highest layout that was found ahead. */
   readonly bytes: number
   /**
@@ -120,6 +129,7 @@ class Exploration {
   private readonly nodeOf = new Map<string, number>()
   private readonly states: State[] = []
   private readonly stateOf = new Map<string, number>()
+  private readonly moved = new Map<string, Moved>()
   private readonly found: Map<number, E.Either<TooMany, Transition> | undefined>[] = []
   private readonly outputOrder: readonly (readonly string[])[]
   private readonly variants: number
@@ -141,7 +151,13 @@ class Exploration {
     const isWhole = id === states.length
     const transition: LaidOutTree['transition'] = (state, plan, instead) =>
       this.transition(state, plan, instead)
-    return { nodes, states, isWhole, ahead: nodes.length, bytes, transition }
+    const { moved, variants } = this
+    return {
+      ...{ nodes, states, isWhole, ahead: nodes.length, bytes, transition, variants },
+      get moved() {
+        return [...moved.values()]
+      },
+    }
   }
 
   private transition(
@@ -286,7 +302,9 @@ class Exploration {
     if (own.length >= this.variants)
       for (const { id, contract: other } of own) {
         const moves = movesTo(other, contract, carried)
-        if (moves !== undefined) return { node: id, moves }
+        if (moves === undefined) continue
+        this.moved.set(JSON.stringify([id, moves]), { node: id, moves })
+        return { node: id, moves }
       }
     const { body } = this.tree.members[plan]!
     const id = this.nodes.length

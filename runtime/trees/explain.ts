@@ -27,6 +27,7 @@ export const explainNode = (
     ['writes', list(layout.clobbers.map(text))],
     ['ends at', `${size(layout.top)}; the arena has ${size(arenaBytes)}`],
     ['layout', whyLaidOut(tree, node)],
+    ...whatIsMoved(tree, node),
     ['executable', whyMade(history)],
   ]
   return [`layout ${node.id}: ${name}`, ...lines.map(([what, says]) => `  ${what.padEnd(11)}${says}`)].join(
@@ -48,6 +49,19 @@ const whyLaidOut = ({ plans, layouts }: PreparedTree, { id, plan, contract }: Tr
   const [nearest] = differences
   if (nearest === undefined) return `the first of ${name}`
   return `another one than layout ${nearest.id}: ${list(nearest.found)}`
+}
+
+/** Values that lie elsewhere when some launches of it come: its plan has no layout for them. */
+const whatIsMoved = (
+  { plans, layouts }: PreparedTree,
+  { id, plan }: TreeNode,
+): readonly (readonly [string, string])[] => {
+  const moves = layouts.moved.filter(({ node }) => node === id).flatMap(({ moves }) => moves)
+  if (moves.length === 0) return []
+  const count = layouts.nodes.filter(node => node.plan === plan).length
+  const why = `${plans[plan]!.name} has ${count} layout${count === 1 ? '' : 's'}, and variants is ${layouts.variants}`
+  const each = moves.map(({ input, from, to }) => `${input}, where it lies at ${from}, to ${to}`)
+  return [['moves', `${list(each)}: ${why}`]]
 }
 
 const differencesOf = (one: TreeNode['contract'], other: TreeNode['contract']): readonly string[] => {

@@ -1,6 +1,6 @@
 // What PyTorch's graph trees do, restated for plan trees: the number of a test is that of the behaviour in
-// the list of behaviours.ts, which says for each whether it is kept or changed, and why some have no test
-// here.
+// the list of behaviours.ts, which says for each whether it is kept or changed, and why some have no test.
+// Those about limits, about what is alive, and about failures are in limits.test.ts and failures.test.ts.
 import { describe, expect, it } from 'vitest'
 import {
   add,
@@ -101,7 +101,7 @@ describe.each(present)('behaviours of trees on %s', device => {
     expect(made).toEqual([1, 1, 1, 2, 2, 2, 2])
   })
 
-  it('5, 6, 8, 78, 79, 80 paths: one root and its descendants, others after a new begin; layouts are values', async () => {
+  it('5, 6, 78, 79, 80 paths: one root and its descendants, others after a new begin; layouts are values', async () => {
     const other = affine('other', 'x', 'o', 7, 0)
     const spec = tree({ ...chain, plans: { ...chain.plans, other }, start: ['double', 'other'] })
     await using t = await treeOn(device, spec)
@@ -122,7 +122,7 @@ describe.each(present)('behaviours of trees on %s', device => {
     expect(t.stats().executables).toMatchObject({ made: 4, remade: 0 })
   })
 
-  it('7, 84 a branch that comes late restores nothing and makes one executable', async () => {
+  it('7 a branch that comes late restores nothing and makes one executable', async () => {
     const minus = affine('minus', 'y', 'z', 1, -1)
     const spec = tree({
       plans: { double, plusOne, minus },
@@ -174,7 +174,7 @@ describe.each(present)('behaviours of trees on %s', device => {
     expect(t.layouts).toHaveLength(layouts)
   })
 
-  it('10, 11, 45, 47 two outputs that are parts of one value are two values, each at its place', async () => {
+  it('11, 45, 47 two outputs that are parts of one value are two values, each at its place', async () => {
     const parts = planned(
       graph('parts', { x: tensor('f32', [2, width]) }, ({ x }) => {
         const d = x.pipe(upload(copy), mul(2))
@@ -202,7 +202,7 @@ describe.each(present)('behaviours of trees on %s', device => {
     expect(places.size).toBe(1)
   })
 
-  it('12, 22 a value from outside in place of the one in the arena is put there: no layout, no executable', async () => {
+  it('12 a value from outside in place of the one in the arena is put there: no layout, no executable', async () => {
     await using t = await treeOn(device, chain)
     await t
       .launch('double', { x: all(1) })
@@ -343,7 +343,7 @@ describe.each(present)('behaviours of trees on %s', device => {
     expect(opening._tag === 'Left' && opening.left._tag).toBe('MissingParam')
   })
 
-  it('20, 21, 23, 24, 27, 90 nothing grows with launches: the layouts that were declared, each made once', async () => {
+  it('24, 90 nothing grows with launches: the layouts that were declared, each made once', async () => {
     await using t = await treeOn(device, chain)
     const frozen = JSON.stringify(chain.plans)
     await t.prepare()
@@ -407,7 +407,7 @@ describe.each(present)('behaviours of trees on %s', device => {
     }
   })
 
-  it('43, 77, 81 the values that are alive are those whose handles are not stale', async () => {
+  it('77 the values that are alive are those whose handles are not stale', async () => {
     const spec = tree({
       plans: { pair, use: affine('use', 'a', 'c', 1, 1) },
       start: ['pair'],
@@ -467,7 +467,7 @@ describe.each(present)('behaviours of trees on %s', device => {
     expect(only(memory)).toBe(2)
   })
 
-  it('57, 61, 62 a state counts every launch once, the first one too', async () => {
+  it('57, 61 a state counts every launch once, the first one too', async () => {
     const counter = planned(
       graph('counter', { x: row }, ({ x }) => ({
         n: x.pipe(
@@ -828,25 +828,16 @@ describe.each(present)('behaviours of trees on %s', device => {
   })
 })
 
-describe('a launch that fails', () => {
-  it('87 ends the tree with its cause, and everything is given back', async () => {
-    const faults = [{ call: 'run', nth: 2, status: 719 }]
-    const t = await treeOn('host', chain, { host: { faults }, poison: false })
-    const first = t.launch('double', { x: all(1) })
-    const last = first.next('plusOne').next('last')
-    await expect(last.values).rejects.toBeInstanceOf(TreeError)
-    expect(tagOf(() => t.launch('double', { x: all(1) }))).toBe('TreeFailed')
-    expect(first.handles.y.stale).toBe(true)
-    await t.close()
-  })
-})
-
 describe('the list of behaviours', () => {
   it('has each of the 91, tested here where it says so', async () => {
     const { readFile } = await import('node:fs/promises')
-    const text = await readFile(new URL('./behaviours.test.ts', import.meta.url), 'utf8')
+    const texts = await Promise.all(
+      ['behaviours', 'limits', 'failures'].map(name =>
+        readFile(new URL(`./${name}.test.ts`, import.meta.url), 'utf8'),
+      ),
+    )
     const tested = new Set(
-      [...text.matchAll(/^ {2}it\(\s*['"]((?:\d+, )*\d+) /gm)].flatMap(([, numbers]) =>
+      [...texts.join('').matchAll(/^ {2}it\(\s*['"]((?:\d+, )*\d+) /gm)].flatMap(([, numbers]) =>
         numbers!.split(', ').map(Number),
       ),
     )

@@ -1,5 +1,6 @@
 // The 91 behaviours of PyTorch's graph trees, and what plan trees make of each. `kept` and `changed` have a
-// test of their number in behaviours.test.ts; `none` says why there is nothing to test.
+// test of their number in behaviours.test.ts, limits.test.ts or failures.test.ts; `none` says why there is
+// nothing to test.
 export interface Behaviour {
   readonly name: string
   readonly ours: 'kept' | 'changed' | 'none'
@@ -11,6 +12,7 @@ const kept = (name: string): Behaviour => ({ name, ours: 'kept' })
 const changed = (name: string, why: string): Behaviour => ({ name, ours: 'changed', why })
 const none = (name: string, why: string): Behaviour => ({ name, ours: 'none', why })
 
+const heldByNobody = 'a value lives as long as was declared: a handle that goes ends none and frees nothing'
 const noHostStep = 'a graph has no step on the host: what comes before it and after it are plans of their own'
 const noShapeKeys = 'a shape is a plan of its own, which was declared'
 
@@ -22,9 +24,12 @@ export const behaviours: Readonly<Record<number, Behaviour>> = {
   5: kept('chain'),
   6: kept('end early'),
   7: changed('branch and checkpoints', 'nothing is ever restored'),
-  8: kept('from replay to another branch'),
+  8: changed(
+    'from replay to another branch',
+    'what is alive follows from launches: no count falls when a handle goes',
+  ),
   9: kept('an output that dies between two launches'),
-  10: kept('aliased outputs die'),
+  10: changed('aliased outputs die', heldByNobody),
   11: kept('two views of one storage'),
   12: changed('a managed input moved', 'put where the contract has it: no new recording'),
   13: changed('alternating static pointers', 'values that change are inputs, and addresses stay'),
@@ -37,9 +42,12 @@ export const behaviours: Readonly<Record<number, Behaviour>> = {
   ),
   18: changed('an unstable pointer', 'as 17'),
   19: changed('a static change records again', 'as 13'),
-  20: kept('a limit of recordings'),
-  21: kept('the limit is reported once'),
-  22: kept('a limit of moved inputs'),
+  20: changed(
+    'a limit of recordings',
+    'of layouts: above variants a value is moved to where a layout has it',
+  ),
+  21: changed('the limit is reported once', 'by explain(), in one line of the layout; there is no log'),
+  22: changed('a limit of moved inputs', 'an input from elsewhere is put in its place, and records nothing'),
   23: kept('below the limit'),
   24: changed('liveness differs', 'lifetimes are declared, so no layout depends on it'),
   25: kept('dead earlier is fine'),
@@ -66,7 +74,7 @@ export const behaviours: Readonly<Record<number, Behaviour>> = {
   ),
   41: kept('what an overwritten value says'),
   42: none('identity of outputs', 'handles are new with each launch; no identity is promised'),
-  43: kept('liveness with cached outputs'),
+  43: changed('liveness with cached outputs', heldByNobody),
   44: none('caches are dropped', 'there are none'),
   45: kept('one storage each'),
   46: kept('an alias of a parameter'),
@@ -88,7 +96,10 @@ export const behaviours: Readonly<Record<number, Behaviour>> = {
   ),
   60: changed('the warning about it', 'as 59: nothing is skipped, so there is no warning'),
   61: kept('the first run counts once'),
-  62: kept('a constant is written'),
+  62: changed(
+    'a constant is written',
+    'compile refuses it: a parameter is never written, what changes is a state',
+  ),
   63: changed('several devices', 'refused with a reason: a tree has one arena'),
   64: kept('a manager for each device'),
   65: changed('a step on the host', noHostStep),
@@ -111,15 +122,21 @@ export const behaviours: Readonly<Record<number, Behaviour>> = {
   73: kept('allocations on another stream'),
   74: kept("a caller's own stream"),
   75: kept('threads and pools'),
-  76: kept('a workspace'),
+  76: changed(
+    'a workspace',
+    'a plan names its workspaces, so none is unplanned and there is no error of that kind',
+  ),
   77: kept('the set of live values is exact'),
   78: changed('snapshots of the pool', 'layouts are values that do not change'),
   79: changed('a segment more', 'as 78'),
   80: changed('restore, then free', 'as 78'),
-  81: changed('deleters', 'the table of slots owns every value'),
+  81: changed(
+    'deleters',
+    'the table of slots owns every value, and the caller each block that was copied out',
+  ),
   82: kept('clean-up'),
   83: kept('shut down, then run'),
-  84: kept('several recordings accumulate'),
+  84: changed('several recordings accumulate', 'as 8'),
   85: changed('the warning about shapes', `${noShapeKeys}; a value of another shape is an error, every time`),
   86: changed('a limit of shapes', 'the shapes that were declared; others are refused, and these go on'),
   87: kept('a capture fails'),
