@@ -156,7 +156,9 @@ export {
 } from './language/tensor.js'
 export {
   type AnyTree,
+  type ByShape,
   borrowed,
+  byShape,
   type GivenAfter,
   type GivenAlways,
   type GivenOf,

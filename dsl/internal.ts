@@ -29,7 +29,7 @@ export { rounded } from './memory/range-pool.js'
 export { bodyOf, isPlaced, type PlanBody, placed, proofOf } from './trees/body.js'
 export { type ByteRange, overlap, without } from './trees/byte-ranges.js'
 export type { Layout } from './trees/layout.js'
-export { type TreeFault, unknownPlan } from './trees/messages.js'
+export { mixedShapes, type TreeFault, unknownPlan } from './trees/messages.js'
 export { residentPlan } from './trees/resident.js'
 export {
   type Instead,

@@ -54,9 +54,33 @@ export const owned: Owned = Object.freeze({ lives: 'owned' })
 /** Leaves an output on the device until a later launch writes over it. */
 export const borrowed: Borrowed = Object.freeze({ lives: 'run' })
 
-export type Plans = Readonly<Record<string, Plan<Ports, Ports>>>
-type InputsOf<P> = P extends Plan<infer I, infer _O> ? I : never
-type OutputsOf<P> = P extends Plan<infer _I, infer O> ? O : never
+type AnyPlan = Plan<Ports, Ports>
+
+/** Plans under one name, each for values of other shapes. */
+export interface ByShape<P extends AnyPlan = AnyPlan> {
+  readonly shapes: Readonly<Record<string, P>>
+}
+
+/**
+ * One plan for each of some shapes, by a key of the caller's: `byShape({ 1: one, 8: eight })`. In a tree they
+ * have one name, and a launch takes the one whose inputs have the sizes of what it is given. A plan by shape
+ * comes after those of the same key alone.
+ */
+export const byShape = <const P extends AnyPlan>(shapes: Readonly<Record<string, P>>): ByShape<P> => {
+  if (!isObject(shapes) || Object.keys(shapes).length === 0)
+    throw wrong(
+      here(byShape),
+      'byShape',
+      'plans by key, at least one',
+      shapes,
+      'write byShape({ 1: one, 8: eight })',
+    )
+  return Object.freeze({ shapes: Object.freeze({ ...shapes }) })
+}
+
+export type Plans = Readonly<Record<string, AnyPlan | ByShape>>
+type InputsOf<P> = P extends ByShape<infer Q> ? InputsOf<Q> : P extends Plan<infer I, infer _O> ? I : never
+type OutputsOf<P> = P extends ByShape<infer Q> ? OutputsOf<Q> : P extends Plan<infer _I, infer O> ? O : never
 
 /**
  * Plans that share one arena, and the order in which the host may launch them. An output stays on the device,
@@ -120,6 +144,16 @@ export const treeFormFault = (spec: unknown): TreeFormFault | undefined => {
   const { plans, start, then, keep } = spec
   const all = [
     ...formFault(isObject(plans), 'plans', 'an object of compiled plans by name', plans),
+    ...(isObject(plans) ? Object.entries(plans) : []).flatMap(([name, plan]) =>
+      isObject(plan) && 'shapes' in plan
+        ? formFault(
+            isObject(plan['shapes']) && Object.keys(plan['shapes']).length > 0,
+            `plans.${name}.shapes`,
+            'plans by key, at least one',
+            plan['shapes'],
+          )
+        : [],
+    ),
     ...formFault(areNames(start), 'start', 'a list of names of plans', start),
     ...formFault(isObject(then), 'then', 'an object: by plan, a list of names of plans', then),
     ...(isObject(then) ? Object.entries(then) : []).flatMap(([name, next]) =>

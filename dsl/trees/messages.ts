@@ -5,6 +5,7 @@ export type TreeFaultTag =
   | 'UnknownPort' // a name that is no input or output of a plan
   | 'NotPlanned' // a plan whose buffers have no fixed places
   | 'UnsupportedPlan' // a plan that cannot be part of a tree
+  | 'MixedShapes' // plans under one name that differ in more than the shapes of their ports
 
 export type TreeFault = Fault<TreeFaultTag>
 
@@ -15,6 +16,15 @@ export const unknownPlan = (subject: string, name: string, known: readonly strin
   wanted: `one of the tree's plans: ${known.join(', ')}`,
   found: name,
   next: 'correct the name, or add the plan to plans',
+})
+
+export const mixedShapes = (name: string, wanted: string, found: string, next: string): TreeFault => ({
+  _tag: 'MixedShapes',
+  at: `plans.${name}`,
+  subject: name,
+  wanted,
+  found,
+  next,
 })
 
 export const unknownPort = (

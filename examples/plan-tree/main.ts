@@ -2,7 +2,7 @@
 // arena. Prints what each plan would have taken apart, and compares every word with plain loops. Exit status
 // 1 if one differs.
 import { parseArgs } from 'node:util'
-import { orThrow, tree } from 'braid-gpu'
+import { byShape, orThrow, tree } from 'braid-gpu'
 import { planTree } from 'braid-gpu/runtime'
 import { embedding, expected, type Kind, params, plansFor } from './network.js'
 
@@ -13,20 +13,14 @@ const { values: flags } = parseArgs({
 const [one, two, four, eight] = [1, 2, 4, 8].map(plansFor) as [Plans, Plans, Plans, Plans]
 type Plans = ReturnType<typeof plansFor>
 
+/** A plan for each shape of batch, under one name. */
+const each = <K extends Kind>(kind: K) =>
+  byShape({ 1: one[kind], 2: two[kind], 4: four[kind], 8: eight[kind] })
+
 const decoder = tree({
-  plans: {
-    ...{ prompt1: one.prompt, step1: one.step, think1: one.think },
-    ...{ prompt2: two.prompt, step2: two.step, think2: two.think },
-    ...{ prompt4: four.prompt, step4: four.step, think4: four.think },
-    ...{ prompt8: eight.prompt, step8: eight.step, think8: eight.think },
-  },
-  start: ['prompt1', 'prompt2', 'prompt4', 'prompt8'],
-  then: {
-    ...{ prompt1: ['step1', 'think1'], step1: ['step1', 'think1'], think1: ['step1', 'think1'] },
-    ...{ prompt2: ['step2', 'think2'], step2: ['step2', 'think2'], think2: ['step2', 'think2'] },
-    ...{ prompt4: ['step4', 'think4'], step4: ['step4', 'think4'], think4: ['step4', 'think4'] },
-    ...{ prompt8: ['step8', 'think8'], step8: ['step8', 'think8'], think8: ['step8', 'think8'] },
-  },
+  plans: { prompt: each('prompt'), step: each('step'), think: each('think') },
+  start: ['prompt'],
+  then: { prompt: ['step', 'think'], step: ['step', 'think'], think: ['step', 'think'] },
 })
 
 const best = (logits: Float32Array): number => logits.indexOf(Math.max(...logits.subarray(0, 16)))
@@ -47,7 +41,7 @@ const main = async (): Promise<boolean> => {
     let token = embedding(batch, 0)
     let kind: Kind = 'prompt'
     let now = expected('prompt', batch, token)
-    let { values } = decode.launch(`prompt${batch}`, { tokens: token })
+    let { values } = decode.launch('prompt', { tokens: token })
     for (let word = 0; ; word++) {
       const { logits } = await values
       check(logits, now.logits)
@@ -58,7 +52,7 @@ const main = async (): Promise<boolean> => {
       // What came out decides what comes next.
       kind = (word + spoken) % 3 === 0 ? 'think' : 'step'
       now = expected(kind, batch, token, now.state)
-      values = decode.launch(`${kind as 'step' | 'think'}${batch}`, { token }).values as typeof values
+      values = decode.launch(kind, { token }).values
     }
   }
   const { arena, alone, layouts, executables, moves } = decode.stats()

@@ -103,13 +103,16 @@ export interface LaunchOwner extends HandleOwner {
 /** What a launch has given, without its types. Handles and promises are made when they are asked for. */
 export class Launch {
   readonly plan: string
+  readonly shape: string | undefined
   readonly owned: Readonly<Record<string, Promise<Block>>>
   readonly #job: Job
   readonly #owner: LaunchOwner
   #handles: Readonly<Record<string, Handle>> | undefined
 
   constructor(job: Job, owner: LaunchOwner, owned: Readonly<Record<string, Promise<Block>>>) {
-    this.plan = job.origin.plan
+    const { family } = job.step.plan
+    this.plan = family?.name ?? job.origin.plan
+    this.shape = family?.key
     this.owned = owned
     this.#job = job
     this.#owner = owner

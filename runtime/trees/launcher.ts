@@ -14,6 +14,7 @@ import type { TreeError } from './messages.js'
 import * as messages from './messages.js'
 import type { PreparedTree } from './prepare.js'
 import { Readers, type TreeMemory } from './readers.js'
+import { type Families, pickShape } from './shapes.js'
 import { Origin, type Slot, Slots } from './slots.js'
 import { type Step, Steps } from './steps.js'
 
@@ -57,6 +58,7 @@ export class Launcher implements LaunchOwner {
   private readonly steps: Steps
   private readonly queue: LaunchQueue
   private readonly readers: Readers
+  private readonly families: Families
   private state = 0
   /** The number of the newest launch that was made, and of the newest that was not taken back. */
   private made = 0
@@ -71,6 +73,7 @@ export class Launcher implements LaunchOwner {
     const { slots } = this
     this.core = memory.core
     this.device = memory.device
+    this.families = tree.families
     this.steps = new Steps(tree, memory.arena?.bytes ?? 0, slots)
     this.readers = new Readers(memory, slots)
     this.queue = new LaunchQueue({ memory, executables, slots, inFlight, poison })
@@ -78,7 +81,8 @@ export class Launcher implements LaunchOwner {
 
   /** The name of the plan that was launched last in this run. */
   get last(): string | undefined {
-    return this.steps.last(this.state)
+    const plan = this.steps.last(this.state)
+    return plan?.family?.name ?? plan?.name
   }
   get flying(): number {
     return this.queue.flying
@@ -100,12 +104,23 @@ export class Launcher implements LaunchOwner {
     this.judging = true
     let admitted: Admitted
     try {
-      const find: FindStep = instead => this.steps.find(at, this.state, name, instead)
+      const plan = this.families.size === 0 ? name : this.pick(at, name, feeds)
+      const find: FindStep = instead => this.steps.find(at, this.state, plan, instead)
       admitted = judge(at, find, feeds, this)
     } finally {
       this.judging = false
     }
     return this.admit(admitted, at)
+  }
+
+  /** The plan that a launch is of; of a plan by shape the one that takes what is given. */
+  private pick(at: Where, name: string, feeds: Feeds): string {
+    const { steps, state } = this
+    const members = this.families.get(name)
+    if (members === undefined) return name
+    return pickShape(at, name, members, feeds, plan =>
+      steps.mayCome(state, plan) ? steps.find(at, state, plan) : undefined,
+    )
   }
 
   onward(after: Origin, name: string, feeds: Feeds, at: Where): Launch {

@@ -5,7 +5,7 @@ import { render } from '../../dsl/ir/messages.js'
 import { AllocatorError, badArgument } from '../device/allocator-error.js'
 import { failureText, isNativeFailure } from '../device/open-failure.js'
 import { type DeviceError, DisposedError } from '../errors.js'
-import { describe, type Mismatch, size, thrown } from '../values.js'
+import { describe, type Mismatch, size, thrown, type ValueSpec } from '../values.js'
 
 export type TreeErrorTag =
   | 'StaleHandle' // a handle whose value is gone
@@ -173,6 +173,33 @@ export const wrongFeeds = (
 
 export const wrongFeed = (at: Where, plan: string, input: string, mismatch: Mismatch): TreeError =>
   new TreeError({ _tag: 'WrongValue', at: String(at), subject: `${plan}.${input}`, ...mismatch })
+
+/** No shape of a plan takes what is given. */
+export const noShape = (
+  at: Where,
+  plan: string,
+  shapes: readonly { readonly key: string; readonly inputs: readonly ValueSpec[] }[],
+  given: Readonly<Record<string, unknown>>,
+): TreeError =>
+  new TreeError({
+    _tag: 'WrongValue',
+    at: String(at),
+    subject: plan,
+    wanted: `values of one of its shapes: ${shapes
+      .map(
+        ({ key, inputs }) => `${key} (${inputs.map(({ name, shape }) => `${name} [${shape}]`).join(', ')})`,
+      )
+      .join(', ')}`,
+    found: describedFeeds(given),
+    next: 'give values of one of these sizes',
+  })
+
+const describedFeeds = (given: unknown): string =>
+  typeof given !== 'object' || given === null
+    ? describe(given)
+    : Object.entries(given)
+        .map(([name, value]) => `${name}: ${describe(value)}`)
+        .join(', ') || 'no values'
 
 export const foreignHandle = (at: Where, plan: string, input: string): TreeError =>
   new TreeError({

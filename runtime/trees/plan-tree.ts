@@ -36,6 +36,8 @@ export type HandleOf<R, N extends PlanName<R>, O extends StayingOf<R, N>> = Omit
 /** What a launch gives. */
 export interface Launched<R, N extends PlanName<R>> {
   readonly plan: N
+  /** Of a plan by shape: the key of the one that was launched. */
+  readonly shape: string | undefined
   /** The outputs that stay on the device. */
   readonly handles: { readonly [O in Exclude<StayingOf<R, N>, OwnedOf<R, N>>]: HandleOf<R, N, O> }
   /** The outputs that are copied out of the arena: blocks of the caller's. */

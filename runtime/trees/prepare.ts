@@ -1,5 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { type Keep, verify } from '../../dsl/index.js'
+import { type ByShape, type Keep, verify } from '../../dsl/index.js'
 import {
   bodyOf,
   type LaidOutTree,
@@ -18,10 +18,15 @@ import type { DeviceError } from '../errors.js'
 import { checkedPlan, unrunnable } from '../session/check-plan.js'
 import { brokenLaws } from '../session/messages.js'
 import { notATree } from './messages.js'
+import { eachShape, type Families, type FamilyMember, familyFaults, memberOf } from './shapes.js'
 
-/** A tree as data: what `tree` makes, whatever its types. Names are any text, so they are keys of maps. */
+/**
+ * A tree as data: what `tree` makes, whatever its types. Names are any text, so they are keys of maps. A plan by
+ * shape is there as one plan for each of its keys.
+ */
 export interface TreeSpec {
   readonly plans: ReadonlyMap<string, Plan>
+  readonly families: Families
   readonly start: readonly string[]
   readonly then: ReadonlyMap<string, readonly string[]>
   readonly keep: ReadonlyMap<string, ReadonlyMap<string, Keep>>
@@ -34,12 +39,14 @@ export const readTree = (given: unknown): E.Either<DeviceError, TreeSpec> => {
   const { plans, start, then, keep } = given as Readonly<Record<'plans' | 'then' | 'keep', object>> & {
     readonly start: readonly string[]
   }
-  return E.right({
-    plans: entriesOf<Plan>(plans),
-    start: [...start],
-    then: entriesOf<readonly string[]>(then),
-    keep: new Map([...entriesOf<object>(keep)].map(([plan, outputs]) => [plan, entriesOf<Keep>(outputs)])),
-  })
+  const all = entriesOf<Plan | ByShape>(plans)
+  return E.right(
+    eachShape(all, {
+      start,
+      then: entriesOf<readonly string[]>(then),
+      keep: new Map([...entriesOf<object>(keep)].map(([plan, outputs]) => [plan, entriesOf<Keep>(outputs)])),
+    }),
+  )
 }
 
 const entriesOf = <A>(object: object): ReadonlyMap<string, A> =>
@@ -48,6 +55,8 @@ const entriesOf = <A>(object: object): ReadonlyMap<string, A> =>
 /** A plan of the tree, with its ports moved to the arena and everything laid out. */
 export interface PreparedPlan {
   readonly name: string
+  /** Of a plan by shape: the name that all its shapes have, and the key of this one. */
+  readonly family?: FamilyMember
   /** As it was compiled: its provenance is known by it. */
   readonly source: Plan
   readonly body: PlanBody
@@ -57,6 +66,7 @@ export interface PreparedPlan {
 
 export interface PreparedTree {
   readonly plans: readonly PreparedPlan[]
+  readonly families: Families
   readonly start: readonly number[]
   readonly next: readonly (readonly number[])[]
   readonly layouts: LaidOutTree
@@ -81,12 +91,24 @@ export const prepareTree = (
     }
   }
   if (errors.length > 0) return E.left(errors)
+  const mixed = familyFaults(spec.families, checked)
+  if (mixed.length > 0) return E.left(mixed.map(asDeviceError))
   const ports = new Ports(spec, checked)
   const plans: PreparedPlan[] = []
   for (const [name, source] of checked) {
     const resident = residentPlan(source, { inputs: ports.given(name), outputs: ports.staying(name) })
     if (E.isLeft(resident)) errors.push(...resident.left.map(asDeviceError))
-    else plans.push({ name, source, body: bodyOf(resident.right), owned: ports.owned(name) })
+    else {
+      const family = memberOf(spec.families, name)
+      const body = bodyOf(resident.right)
+      plans.push({
+        name,
+        source,
+        body,
+        owned: ports.owned(name),
+        ...(family === undefined ? {} : { family }),
+      })
+    }
   }
   if (errors.length > 0) return E.left(errors)
   const indices = (list: readonly string[]): readonly number[] => list.map(name => names.indexOf(name))
@@ -104,7 +126,7 @@ export const prepareTree = (
     carries: (from, output, to, input) => output === input && ports.carries(names[from]!, names[to]!, input),
     ...(variants === undefined ? {} : { variants }),
   })
-  const prepared = { plans, start: indices(spec.start), next, layouts }
+  const prepared = { plans, families: spec.families, start: indices(spec.start), next, layouts }
   const broken = layouts.nodes.flatMap((_, node) => brokenBy(prepared, node))
   return broken.length > 0 ? E.left(broken) : E.right(prepared)
 }

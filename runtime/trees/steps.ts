@@ -75,10 +75,17 @@ export class Steps {
     this.ports = tree.plans.map(portsOfPlan)
   }
 
-  /** The name of the plan that was launched last in a state. */
-  last(state: number): string | undefined {
+  /** The plan that was launched last in a state. */
+  last(state: number): PreparedPlan | undefined {
     const { layouts, plans } = this.tree
-    return plans[layouts.states[state]!.last]?.name
+    return plans[layouts.states[state]!.last]
+  }
+
+  /** Whether a plan may come now, or a run may begin with it. */
+  mayCome(state: number, name: string): boolean {
+    const { layouts, start } = this.tree
+    const index = this.indices.get(name)!
+    return layouts.transition(state, index) !== undefined || start.includes(index)
   }
 
   /**
@@ -115,7 +122,7 @@ export class Steps {
       const last = layouts.states[state]!.last
       const allowed = [...new Set([...(last === -1 ? [] : next[last]!), ...start])]
       const names = allowed.map(plan => plans[plan]!.name)
-      throw messages.notASuccessor(at, name, this.last(state), names)
+      throw messages.notASuccessor(at, name, this.last(state)?.name, names)
     }
     if (E.isLeft(found)) throw messages.tooManyKept(at, name, found.left.output, found.left.count)
     const { node, to, moves, carried } = found.right

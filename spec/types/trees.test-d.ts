@@ -4,6 +4,7 @@
 import { of } from 'rxjs'
 import {
   add,
+  byShape,
   compile,
   download,
   graph,
@@ -174,3 +175,22 @@ looping.launch('loop', { s: array }).next('loop').next('loop')
 // An input that no plan before it leaves is the host's: no handle is taken.
 // @ts-expect-error nothing leaves j
 a.next('b', { j: a.handles.x })
+
+// ---- plans by shape ---------------------------------------------------------------------------------------
+const pair = tensor('f32', [2, 4])
+const pairs = orThrow(
+  compile(graph('pairs', { tokens: pair }, ({ tokens }) => ({ state: tokens.pipe(upload(), download()) }))),
+)
+const shaped = tree({
+  plans: { prompt: byShape({ 1: prompt, 2: pairs }), step },
+  start: ['prompt'],
+  then: { prompt: ['step'], step: ['step'] },
+})
+declare const shapes: PlanTree<typeof shaped>
+const { values: given, shape } = shapes.launch('prompt', { tokens: array }).next('step', { token: array })
+void given.then(({ logits }): Float32Array => logits)
+void (shape satisfies string | undefined)
+// @ts-expect-error every shape has this input
+shapes.launch('prompt', {})
+// @ts-expect-error only plans have shapes
+byShape({ 1: 7 })

@@ -14,7 +14,7 @@ const none = (name: string, why: string): Behaviour => ({ name, ours: 'none', wh
 
 const heldByNobody = 'a value lives as long as was declared: a handle that goes ends none and frees nothing'
 const noHostStep = 'a graph has no step on the host: what comes before it and after it are plans of their own'
-const noShapeKeys = 'a shape is a plan of its own, which was declared'
+const shapesDeclared = 'shapes are declared, with byShape'
 
 export const behaviours: Readonly<Record<number, Behaviour>> = {
   1: changed('simple two sizes', 'two plans in one arena, not two recordings in a pool'),
@@ -137,8 +137,11 @@ export const behaviours: Readonly<Record<number, Behaviour>> = {
   82: kept('clean-up'),
   83: kept('shut down, then run'),
   84: changed('several recordings accumulate', 'as 8'),
-  85: changed('the warning about shapes', `${noShapeKeys}; a value of another shape is an error, every time`),
-  86: changed('a limit of shapes', 'the shapes that were declared; others are refused, and these go on'),
+  85: changed(
+    'the warning about shapes',
+    `${shapesDeclared}; a value of another shape is an error, every time`,
+  ),
+  86: changed('a limit of shapes', `${shapesDeclared}; others are refused, and these go on`),
   87: kept('a capture fails'),
   88: kept('an output is fed back'),
   89: kept('a state from inside is fed back and written'),
