@@ -9,7 +9,8 @@ export interface CompileOptions {
   /**
    * The most bytes of memory that the plan may take on each of its devices; `fast` (default) keeps every
    * `ahead`, `small` makes each 0. Where it is left out, `mode: 'auto'` takes graph mode only within a
-   * quarter more than eager mode holds, or 32 MiB.
+   * quarter more than eager mode holds, or 32 MiB, and ticks that carry states overlap only where a tick by
+   * itself takes little longer so.
    */
   readonly memory?: number | 'fast' | 'small' | undefined
   /**

@@ -31,7 +31,7 @@ describe.each(present)('an arena for each tick in flight, on %s', device => {
         fc.boolean(),
         async (made, seed, inFlight, fuse) => {
           const { graph, params, dims, feeds, ticks } = made
-          const compile = { dims, inFlight, fuse }
+          const compile = { dims, inFlight, fuse, memory: 'fast' as const }
           const all = await expectSame({ graph, params, feeds, compile, ...(ticks ? { ticks } : {}) }, seed)
           for (const got of all) await expectMeant(made, got)
         },
@@ -105,7 +105,7 @@ describe.each(present)('an arena for each tick in flight, on %s', device => {
       ),
     }))
     several = 0
-    const compile = { inFlight: 3, fuse: false }
+    const compile = { inFlight: 3, fuse: false, memory: 'fast' as const }
     await expectSame({ graph: counting as never, compile, feeds: { x: rows(50) } }, 3)
     expect(several).toBe(1)
   })

@@ -59,6 +59,24 @@ const workloadFor = (plan: Plan, { machine, profile }: Machine): PlanWorkload =>
 /** Of the time of all operations: where states hold more of it, ticks hardly overlap. */
 const mostHeld = 0.9
 
+/** What a graph adds to a tick that has the devices for itself, measured on an H200: nanoseconds. */
+const betweenGraphs = 3400
+/** The part of such a tick that graphs around states may add, unless `memory: 'fast'` is said. */
+const mostAdded = 0.2
+
+/** Why a tick that is cut into graphs would be too late for whoever waits for it; undefined: it is not. */
+const whyTooLate = (plan: Plan, { memory, memoryIsGiven, ...machine }: Settings): string | undefined => {
+  const graphs = plan.graphs?.length ?? 1
+  if (graphs === 1 || (memory === 'fast' && memoryIsGiven)) return undefined
+  const added = (graphs - 1) * betweenGraphs
+  const alone = latencyOf(plan, machine)
+  if (added <= mostAdded * alone) return undefined
+  return (
+    `around its states a tick would be ${graphs} graphs, and by itself ${Math.round((100 * added) / alone)} % ` +
+    "longer; memory: 'fast' takes that"
+  )
+}
+
 /** Why ticks in flight cannot overlap, whatever memory they have; undefined where they can. */
 const whyOneArena = (ir: Lowered): string | undefined => {
   const { settings, operations, control = [] } = ir
@@ -113,6 +131,8 @@ export const chooseArenas =
       return E.right(
         explained(several.right, { because: 'ticks overlap; of so many operations none is predicted' }),
       )
+    const tooLate = whyTooLate(several.right, settings)
+    if (tooLate !== undefined) return one(tooLate)
     // Under a limit one arena may leave memory for an order that is faster; else ticks in lanes that they
     // share take as long as with one arena.
     const limited =

@@ -98,7 +98,7 @@ describe('ticks in flight with an arena each', () => {
     let stateful = 0
     fc.assert(
       fc.property(sample({ steps: 20 }), fc.constantFrom(1, 2, 3, 4), fc.nat(), (made, inFlight, seed) => {
-        const options = { dims: made.dims, inFlight, machine: roomy }
+        const options = { dims: made.dims, inFlight, machine: roomy, memory: 'fast' as const }
         const plan = graphed(made.graph, options)
         expect(verify(plan)).toEqual([])
         expect([undefined, inFlight]).toContain(plan.arenas)
@@ -171,6 +171,10 @@ describe('ticks in flight with an arena each', () => {
     expect(why(streams, { inFlight: 1, machine: roomy })).toContain('one tick in flight')
     expect(why(recurrent, { machine: roomy })).toMatch(
       /\d+ % of its work lies .* writing the state delay\[0\]/,
+    )
+    const cut = why(counting, { machine: roomy, fuse: false })
+    expect(cut).toMatch(
+      /around its states a tick would be \d graphs, and by itself \d+ % longer; memory: 'fast'/,
     )
     expect(why(streams, { memory: 'small', machine: roomy })).toContain("memory: 'small'")
     expect(why(products, {})).toContain('ticks would gain nothing by overlapping')
