@@ -20,6 +20,8 @@ const sampled = 4096
 const inFlightOf = ({ kind }: Body): number =>
   kind === 'chain' || kind === 'rows' || kind === 'columns' || kind === 'lines' ? 16 : 3
 const seconds = 0.1
+/** Of the bandwidth that a copy reaches: what rows move at least. */
+const rowsShare = 0.8
 
 interface Theirs {
   readonly ways: readonly { readonly way: string; readonly ms?: number; readonly error?: string }[]
@@ -118,7 +120,9 @@ const rowOf = (body: Body, own: Awaited<ReturnType<typeof ours>>, theirs: Theirs
   const best = theirs.ways.filter(({ ms }) => ms !== undefined).sort((a, b) => a.ms! - b.ms!)[0]
   const ratio = own.ms / (best?.ms ?? Number.NaN)
   const difference = differenceOf(own.ends, theirs.ends)
-  const held = ratio <= body.bar && difference <= body.allowed
+  const share = body.bytes === 0 ? undefined : (body.bytes / own.ms / bandwidth) * 1e3
+  const least = body.kind === 'rows' ? rowsShare : 0
+  const held = ratio <= body.bar && (share ?? 1) >= least && difference <= body.allowed
   const row = {
     body: body.name,
     dtype: body.dtype,
@@ -129,8 +133,8 @@ const rowOf = (body: Body, own: Awaited<ReturnType<typeof ours>>, theirs: Theirs
     'PyTorch, ms': best?.ms ?? Number.NaN,
     'its best way': best?.way ?? 'failed',
     ratio,
-    bar: `≤ ${body.bar}: ${held ? 'held' : 'missed'}`,
-    'of bandwidth': body.bytes === 0 ? '' : (body.bytes / own.ms / bandwidth) * 1e3,
+    bar: `≤ ${body.bar}${least === 0 ? '' : `, ≥ ${least} of bandwidth`}: ${held ? 'held' : 'missed'}`,
+    'of bandwidth': share ?? '',
     'predicted, of measured': own.predictedMs / own.ms,
     difference,
     allowed: body.allowed,
