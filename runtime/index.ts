@@ -81,7 +81,8 @@ export {
   type TensorToWrite,
   writeSafetensors,
 } from './files/safetensors.js'
-export { type CaptureMode, GraphBuilder } from './graphs/builder.js'
+export { GraphBuilder } from './graphs/builder.js'
+export type { CaptureMode } from './graphs/capture.js'
 export type { GraphCondition } from './graphs/conditions.js'
 export { type After, GraphDefinition } from './graphs/definition.js'
 export { ExecutableGraph, type InstantiateOptions } from './graphs/executable.js'

@@ -1,10 +1,10 @@
-import type { NativeCapture } from '../addon.js'
-import { badArgument, badUse, optionsFor, wholeNumber, wrongDevice } from '../device/allocator-error.js'
+import { badArgument, badUse, optionsFor, wholeNumber } from '../device/allocator-error.js'
 import type { Core } from '../device/core.js'
-import { type GraphEvent, graphEventFor, makeGraphEvent, recordedIn } from '../device/graph-event.js'
+import { makeGraphEvent } from '../device/graph-event.js'
 import type { Lane } from '../device/lane.js'
-import { type LaneCapture, laneAccess, type NativeBlock } from '../device/lane-access.js'
+import { laneAccess } from '../device/lane-access.js'
 import { type CallbackFunction, type CallbackOptions, callbackWork } from '../device/work.js'
+import { Capture, type CaptureMode, lost, modes } from './capture.js'
 import {
   conditionals,
   conditionFor,
@@ -16,106 +16,9 @@ import {
 } from './conditions.js'
 import type { GraphDefinition } from './definition.js'
 import { ExecutableGraph, type InstantiateOptions } from './executable.js'
-import {
-  apart,
-  definitionOf,
-  fitsBody,
-  type GraphPlace,
-  graphFor,
-  Hierarchy,
-  noCopyOf,
-  wholeGraphFor,
-} from './hierarchy.js'
+import { apart, definitionOf, fitsBody, graphFor, Hierarchy, noCopyOf, wholeGraphFor } from './hierarchy.js'
 import { type ConditionalNode, conditionalOf } from './node.js'
-import { awaitsHost } from './node-params.js'
 import type { Memory } from './operands.js'
-import { triedOn } from './refusals.js'
-
-/**
- * Which calls of other threads are refused while a lane is captured: those that allocate driver memory or
- * query events. `global`: of every thread; `thread-local`: of this one; `relaxed`: none.
- */
-export type CaptureMode = 'global' | 'thread-local' | 'relaxed'
-
-const modes: Readonly<Record<CaptureMode, number>> = { global: 0, 'thread-local': 1, relaxed: 2 }
-
-/** A capture, for all lanes that take part in it. */
-class Capture implements LaneCapture {
-  active = true
-  readonly lanes = new Set<Lane>()
-  readonly #core: Core
-  readonly #native: NativeCapture
-
-  constructor(
-    core: Core,
-    native: NativeCapture,
-    readonly hierarchy: Hierarchy,
-    readonly graph: number,
-  ) {
-    this.#core = core
-    this.#native = native
-  }
-
-  get native(): NativeCapture {
-    return this.#native
-  }
-
-  /** The graph that is captured into. */
-  get place(): GraphPlace {
-    return { hierarchy: this.hierarchy, id: this.graph }
-  }
-
-  tried<T>(at: string, call: () => T, why?: () => Error | undefined): T {
-    return triedOn(this.#core, at, 'a capture', call, why)
-  }
-
-  enter(lane: Lane): void {
-    this.lanes.add(lane)
-    laneAccess.setCapture(lane, this)
-  }
-
-  /** Ends the capture without a graph, and those into graphs inside. */
-  abandon(): void {
-    this.hierarchy.abandonInside(this.graph)
-    this.leave()
-    if (!this.#core.closed) this.#native.abandon()
-  }
-
-  leave(): void {
-    this.active = false
-    this.hierarchy.capturing.delete(this.graph)
-    for (const lane of this.lanes) laneAccess.setCapture(lane, undefined)
-    this.lanes.clear()
-  }
-
-  work(lane: number, node: Parameters<NativeCapture['work']>[1], at: string): void {
-    this.hierarchy.takes(this.graph, node.kind, at)
-    this.tried(at, () => this.#native.work(lane, node))
-    this.hierarchy.ordered ||= awaitsHost(node)
-  }
-
-  record(lane: number, event: GraphEvent, at: string): void {
-    const native = graphEventFor(event, this.#core, at)
-    this.tried(at, () => this.#native.record(lane, native))
-    recordedIn(event, this)
-  }
-
-  malloc(core: Core, lane: number, bytes: number, pool: number, site: number, at: string): number {
-    // The pool's number is of the lane's Device, and so are the figures that the addon returns.
-    if (core !== this.#core) throw wrongDevice(at, 'a lane', this.#core.name)
-    return this.tried(at, () => this.#native.malloc(lane, bytes, pool, site))
-  }
-
-  use(lane: number, block: NativeBlock, stream: boolean, at: string): void {
-    this.tried(at, () => this.#native.use(lane, block, stream))
-  }
-
-  wait(lane: Lane, id: number, event: GraphEvent, at: string): void {
-    const native = graphEventFor(event, this.#core, at)
-    this.tried(at, () => this.#native.wait(id, native))
-    this.enter(lane)
-  }
-}
 
 type State = 'new' | 'building' | 'ended' | 'closed'
 
@@ -126,7 +29,7 @@ type State = 'new' | 'building' | 'ended' | 'closed'
  *
  * A builder of `split` captures another lane, from what its builder has captured so far; `GraphBuilder.join`
  * leads it back. Until the capture ends, what needs the lane's real order (`record` of an `Event`,
- * `synchronize`) is refused.
+ * `synchronize`) is refused. A builder that is garbage before it has ended is disposed of, some time later.
  *
  * `malloc` on a captured lane takes memory that belongs to the graph, from a pool of the capture's own, or
  * from a pool that the call or `pool.use` names. Once freed, it is used again by later work of the capture:
@@ -220,6 +123,7 @@ export class GraphBuilder implements Disposable {
     this.#capture = new Capture(this.#core, native, hierarchy, id)
     this.#capture.enter(this.#lane)
     hierarchy.capturing.set(id, this.#capture)
+    lost.register(this, { capture: this.#capture, made: this.#ownGraph ? this.#into : undefined })
     this.#state = 'building'
     return this
   }

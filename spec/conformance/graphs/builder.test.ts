@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { ExecutableGraph, GraphBuilder, GraphDefinition } from '../../../runtime/index.js'
 import { contentOf, KiB, openOn, wordsOf } from '../../fixtures/allocator.js'
 import { axpnOn } from '../../fixtures/device-kernels.js'
-import { collect, soon } from '../../fixtures/graphs.js'
+import { collect, soon, soonCollected } from '../../fixtures/graphs.js'
 import { present } from '../devices.js'
 
 describe.each(present)('captures on %s', name => {
@@ -199,6 +199,51 @@ describe.each(present)('captures on %s', name => {
     lane.fill32(block, 2)
     expect(await contentOf(device, lane, block)).toEqual([2])
     await collect()
+  })
+
+  it('a builder that is lost in the middle, by an error for instance, gives its lanes back', async () => {
+    await using device = await openOn(name)
+    const active = (): number => device.stats()['active_bytes.all.current'] ?? 0
+    const [lane, fork] = [device.defaultLane, device.lane()]
+    using block = device.malloc(KiB)
+    const lose = (): void => {
+      const kept = device.malloc(KiB)
+      const builder = GraphBuilder.create(lane).begin()
+      lane.fill32(kept, 1)
+      builder.split(fork)
+      fork.fill32(kept, 2)
+      kept.free()
+      throw new Error('in the middle')
+    }
+    expect(lose).toThrow('in the middle')
+    expect([lane.capturing, fork.capturing, active()]).toEqual([true, true, 2 * KiB])
+    await soonCollected(() => !lane.capturing)
+    await lane.synchronize()
+    lane.fill32(block, 2)
+    expect(await contentOf(device, lane, block)).toEqual([2])
+    fork.fill32(block, 3)
+    expect(await contentOf(device, fork, block)).toEqual([3])
+    await soon(() => active() === KiB)
+  })
+
+  it('a capture goes on while any of its builders is there, and into a body too', async () => {
+    await using device = await openOn(name)
+    const [lane, fork] = [device.lane(), device.lane()]
+    using block = device.malloc(KiB)
+    const [split] = (() => GraphBuilder.create(lane).begin().split(fork))()
+    await collect()
+    expect([lane.capturing, split!.building]).toEqual([true, true])
+    using definition = GraphDefinition.create(device)
+    const [body] = definition.ifThen(definition.condition(1)).bodies
+    const other = device.lane()
+    ;(() => GraphBuilder.create(other, { into: body! }).begin())()
+    await soonCollected(() => !other.capturing)
+    body!.fill(block, 4, { bits: 32 })
+    using graph = ExecutableGraph.instantiate(definition)
+    graph.launch(other)
+    expect(await contentOf(device, other, block)).toEqual([4])
+    fork.fill32(block, 5)
+    expect(split!.building).toBe(true)
   })
 
   it('a finished graph is embedded as one node', async () => {

@@ -96,7 +96,7 @@ export const captures: readonly Case[] = [
   ['begun twice; split before it has begun', once],
   ['a closed fork says so', statement('61 the graph of a split is that of the builder that began')],
   ['a closed source of an update is refused', ofCases('a closed definition or builder is no source')],
-  ['dropped in the middle', builder('a builder that is dropped in the middle leaves its lane usable')],
+  ['dropped in the middle', builder('a builder that is lost in the middle, by an error for instance')],
   ['embedding what is no graph', once],
   ['callbacks while capturing', statement('57 callbacks are checked alike in definitions and in captures')],
   ['a tail that is not found', native('S54_OwnersStayWithTheGraphWhereTheNodeIsNotFound')],
