@@ -242,7 +242,8 @@ class GraphCalls {
   // To a graph of the same topology. After a failure the executable is unchanged, the status
   // graphExecUpdateFailure and the result the reason.
   virtual Status execUpdate(GraphExec, Graph, UpdateResult*) { return Status::notSupported; }
-  // `node`: of the graph that was instantiated. A child node's graph must have the topology of the old one.
+  // `node`: of the graph that was instantiated, or of one inside it. A child node's graph must have the
+  // topology of the old one.
   virtual Status execNodeUpdate(GraphExec, GraphNode, const NodeParams&) { return Status::notSupported; }
   // Kernels, copies and fills only. A disabled node does nothing, and its edges hold.
   virtual Status execNodeEnable(GraphExec, GraphNode, bool) { return Status::notSupported; }

@@ -16,19 +16,6 @@ Handle handle(std::uint64_t number) {
   return reinterpret_cast<Handle>(number);
 }
 
-bool mayBeDisabled(NodeKind kind) {
-  return kind == NodeKind::kernel || kind == NodeKind::copy || kind == NodeKind::fill;
-}
-
-// A node of a definition whose kind stays, with new parameters.
-template <class Node>
-void replace(Node& node, const NewNode& made) {
-  node.work = made.work;
-  node.event = made.event;
-  node.label = made.label;
-  node.device = made.device;
-}
-
 }  // namespace
 
 Graphs::Graphs(std::uint16_t graphTag, std::uint16_t nodeTag, std::uint16_t execTag, std::uint16_t userTag)
@@ -238,7 +225,7 @@ Status Graphs::addTo(GraphData& graph, std::vector<NodeData*> dependencies, cons
   auto added = std::make_unique<NodeData>();
   added->graph = &graph;
   added->kind = made.kind;
-  replace(*added, made);
+  made.give(*added);
   added->dependencies = std::move(dependencies);
   if (made.kind == NodeKind::child) {
     const GraphData* child = find(made.child);
@@ -296,7 +283,7 @@ Status Graphs::update(GraphNode node, const NewNode& made, std::string* detail) 
     found->bodies[0] = std::move(copy);
     return Status::ok;
   }
-  replace(*found, made);
+  made.give(*found);
   return Status::ok;
 }
 
@@ -363,135 +350,6 @@ Status Graphs::addConditional(GraphNode* node, Graph graph, const GraphNode* dep
   name(*added);
   *node = handle<GraphNode>(added->id);
   found->nodes.push_back(std::move(added));
-  return Status::ok;
-}
-
-// Executables.
-
-Status Graphs::instantiate(GraphExec* exec, Graph graph, InstantiateResult* result, std::string* detail) {
-  std::lock_guard lock(mutex_);
-  *result = InstantiateResult::error;
-  const GraphData* found = find(graph);
-  if (!found) return unknownGraph(detail);
-  auto made = std::make_unique<ExecData>();
-  made->image = makeImage(*found, result);
-  if (!made->image)
-    return wrong(Status::invalidValue, std::string("the graph cannot run: ") + instantiateResultName(*result),
-                 detail);
-  auto users = std::make_shared<UserReferences>(&users_);
-  collectUsers(*found, users.get());
-  made->users = std::move(users);
-  const std::uint64_t id = execTag_ | ++made_;
-  *exec = handle<GraphExec>(id);
-  execs_[id] = std::move(made);
-  return Status::ok;
-}
-
-Status Graphs::destroyExec(GraphExec exec, std::string* detail) {
-  std::lock_guard lock(mutex_);
-  return execs_.erase(number(exec)) > 0 ? Status::ok : unknownExec(detail);
-}
-
-Status Graphs::updateExec(GraphExec exec, Graph graph, UpdateResult* result, std::string* detail) {
-  std::lock_guard lock(mutex_);
-  *result = UpdateResult::error;
-  ExecData* found = findExec(exec);
-  if (!found) return unknownExec(detail);
-  const GraphData* from = find(graph);
-  if (!from) return unknownGraph(detail);
-  InstantiateResult made = InstantiateResult::error;
-  auto image = makeImage(*from, &made);
-  *result = image ? comparable(*found->image, *image) : UpdateResult::topologyChanged;
-  if (*result != UpdateResult::success)
-    return wrong(Status::graphExecUpdateFailure,
-                 std::string("the executable was not updated: ") + updateResultName(*result), detail);
-  // Nodes are still addressed by the graph that was instantiated, and stay disabled.
-  for (std::size_t i = 0; i < image->nodes.size(); ++i) {
-    image->nodes[i].source = found->image->nodes[i].source;
-    image->nodes[i].enabled = found->image->nodes[i].enabled;
-  }
-  image->indexOf = found->image->indexOf;
-  auto users = std::make_shared<UserReferences>(&users_);
-  collectUsers(*from, users.get());
-  found->image = std::move(image);
-  found->users = std::move(users);
-  found->flights = std::make_shared<std::atomic<std::uint64_t>>(0);
-  return Status::ok;
-}
-
-// Launches that are queued keep the image that they were queued with.
-Image& Graphs::writable(ExecData& exec) {
-  if (exec.flights->load(std::memory_order_acquire) > 0) {
-    exec.image = std::make_shared<Image>(*exec.image);
-    exec.flights = std::make_shared<std::atomic<std::uint64_t>>(0);
-  }
-  return *exec.image;
-}
-
-Status Graphs::execNode(GraphExec exec, GraphNode node, ExecData** found, std::uint32_t* index,
-                        std::string* detail) const {
-  *found = findExec(exec);
-  if (!*found) return unknownExec(detail);
-  const auto& indices = (*found)->image->indexOf;
-  const auto place = indices.find(number(node));
-  if (!find(node) || place == indices.end()) return unknownNode(detail);
-  *index = place->second;
-  return Status::ok;
-}
-
-Status Graphs::updateExecNode(GraphExec exec, GraphNode node, const NewNode& made, std::string* detail) {
-  std::lock_guard lock(mutex_);
-  ExecData* found = nullptr;
-  std::uint32_t index = 0;
-  if (const Status status = execNode(exec, node, &found, &index, detail); status != Status::ok) return status;
-  const ImageNode& before = found->image->nodes[index];
-  if (before.kind != made.kind)
-    return wrong(Status::invalidValue, std::string("the node is of kind ") + nodeKindName(before.kind),
-                 detail);
-  if (made.kind == NodeKind::empty || made.kind == NodeKind::conditional)
-    return wrong(Status::invalidValue, "a node of this kind has no parameters that change", detail);
-  if (made.device != before.device)
-    return wrong(Status::invalidValue, "the device of a node cannot change", detail);
-  if (made.kind == NodeKind::copy && made.work.copyKind != before.work.copyKind)
-    return wrong(Status::invalidValue, "the kinds of memory of a copy cannot change", detail);
-  if (made.kind != NodeKind::child) {
-    replace(writable(*found).nodes[index], made);
-    return Status::ok;
-  }
-  const GraphData* child = find(made.child);
-  if (!child) return unknownGraph(detail);
-  InstantiateResult result = InstantiateResult::error;
-  auto body = makeImage(*child, &result);
-  const UpdateResult fits = body ? comparable(*before.bodies[0], *body) : UpdateResult::topologyChanged;
-  if (fits != UpdateResult::success)
-    return wrong(Status::invalidValue, std::string("the child graph does not fit: ") + updateResultName(fits),
-                 detail);
-  writable(*found).nodes[index].bodies[0] = std::move(body);
-  auto users = std::make_shared<UserReferences>(*found->users);
-  collectUsers(*child, users.get());
-  found->users = std::move(users);
-  return Status::ok;
-}
-
-Status Graphs::enable(GraphExec exec, GraphNode node, bool enabled, std::string* detail) {
-  std::lock_guard lock(mutex_);
-  ExecData* found = nullptr;
-  std::uint32_t index = 0;
-  if (const Status status = execNode(exec, node, &found, &index, detail); status != Status::ok) return status;
-  if (!mayBeDisabled(found->image->nodes[index].kind))
-    return wrong(Status::invalidValue, "only kernels, copies and fills can be disabled", detail);
-  writable(*found).nodes[index].enabled = enabled;
-  return Status::ok;
-}
-
-Status Graphs::isEnabled(GraphExec exec, GraphNode node, bool* enabled, std::string* detail) {
-  std::lock_guard lock(mutex_);
-  ExecData* found = nullptr;
-  std::uint32_t index = 0;
-  if (const Status status = execNode(exec, node, &found, &index, detail); status != Status::ok) return status;
-  if (!mayBeDisabled(found->image->nodes[index].kind))
-    return wrong(Status::invalidValue, "only kernels, copies and fills can be disabled", detail);
-  *enabled = found->image->nodes[index].enabled;
   return Status::ok;
 }
 

@@ -20,6 +20,13 @@ struct ExecData {
   Mark last;  // of the last launch
 };
 
+// A node of an executable, and the nodes around it, each with the body that leads inwards.
+struct ExecPlace {
+  std::vector<std::pair<std::uint32_t, std::size_t>> around;
+  std::uint32_t index = 0;
+  const ImageNode* node = nullptr;
+};
+
 // What a new node does, as the device has checked and priced it.
 struct NewNode {
   NodeKind kind = NodeKind::empty;
@@ -28,6 +35,15 @@ struct NewNode {
   WorkLabel label;
   HostDriver* device = nullptr;  // where it is not the graph's own
   Graph child = nullptr;
+
+  // To a node whose kind stays, of a definition or of an executable.
+  template <class Node>
+  void give(Node& node) const {
+    node.work = work;
+    node.event = event;
+    node.label = label;
+    node.device = device;
+  }
 };
 
 // The graphs, executables and captures of one device. One lock guards them all: definitions are changed by
@@ -130,7 +146,8 @@ class Graphs {
   Status addTo(GraphData& graph, std::vector<NodeData*> dependencies, const NewNode& made, NodeData** node,
                std::string* detail);
   Image& writable(ExecData& exec);
-  Status execNode(GraphExec exec, GraphNode node, ExecData** found, std::uint32_t* index,
+  ImageNode& writable(ExecData& exec, const ExecPlace& place);
+  Status execNode(GraphExec exec, GraphNode node, ExecData** found, ExecPlace* place,
                   std::string* detail) const;
   Status start(StreamQueue* queue, GraphData& graph, bool owned, std::vector<std::uint64_t> tail,
                CaptureMode mode, std::string* detail);

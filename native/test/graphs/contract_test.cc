@@ -347,6 +347,61 @@ TEST_P(Graphs, ADisabledNodeDoesNothingAndItsEdgesHold) {
   driver_->graphDestroy(made);
 }
 
+// Through two children, and through the body of a conditional node.
+TEST_P(Graphs, NodesInsideAreUpdatedAndDisabledInTheExecutable) {
+  const DeviceAddress memory = words(1);
+  const auto fill = [&](std::uint32_t value) { return NodeParams::fill(memory, value, 4, 1); };
+  const Graph leaf = graph(), middle = graph(), made = graph(), conditional = graph();
+  add(leaf, fill(1));
+  add(middle, NodeParams::embed(leaf));
+  const GraphNode outer = add(made, NodeParams::embed(middle));
+  Graph inside = nullptr, deep = nullptr, body = nullptr;
+  ASSERT_EQ(driver_->nodeChild(outer, &inside), Status::ok);
+  const GraphNode inner = nodes(inside)[0];
+  ASSERT_EQ(driver_->nodeChild(inner, &deep), Status::ok);
+  Condition condition = 0;
+  GraphNode branch = nullptr;
+  ASSERT_EQ(driver_->conditionCreate(&condition, conditional, true, 1), Status::ok);
+  ASSERT_EQ(driver_->nodeAddConditional(&branch, conditional, nullptr, 0, condition, ConditionalKind::branch,
+                                        &body, 1),
+            Status::ok)
+      << driver_->lastDetail();
+  for (const auto& [root, node] :
+       {std::pair{made, nodes(deep)[0]}, std::pair{conditional, add(body, fill(1))}}) {
+    write(memory, {0});
+    const GraphExec exec = instantiate(root), other = instantiate(root);
+    const Stream on = stream();
+    GraphGate gate;
+    std::uint32_t* queued = pinned(1);
+    ASSERT_EQ(driver_->hostFunction(on, GraphGate::pass, &gate), Status::ok);
+    ASSERT_EQ(driver_->execLaunch(exec, on), Status::ok);
+    ASSERT_EQ(driver_->copy(CopyKind::deviceToHost, at(queued), memory, 4, on), Status::ok);
+    ASSERT_EQ(driver_->execNodeUpdate(exec, node, fill(2)), Status::ok) << driver_->lastDetail();
+    gate.open = true;
+    ASSERT_EQ(driver_->streamSynchronize(on), Status::ok);
+    EXPECT_EQ(*queued, 1u);
+    launch(exec);
+    EXPECT_EQ(read(memory, 1), std::vector<std::uint32_t>{2});
+    launch(other);
+    EXPECT_EQ(read(memory, 1), std::vector<std::uint32_t>{1});
+    bool enabled = true;
+    ASSERT_EQ(driver_->execNodeEnable(exec, node, false), Status::ok) << driver_->lastDetail();
+    ASSERT_EQ(driver_->execNodeEnabled(exec, node, &enabled), Status::ok);
+    EXPECT_FALSE(enabled);
+    write(memory, {9});
+    launch(exec);
+    // It stays disabled when what is around it is updated.
+    if (root == made) {
+      ASSERT_EQ(driver_->execNodeUpdate(exec, outer, NodeParams::embed(middle)), Status::ok);
+    }
+    launch(exec);
+    EXPECT_EQ(read(memory, 1), std::vector<std::uint32_t>{9});
+    driver_->execDestroy(exec);
+    driver_->execDestroy(other);
+  }
+  for (const Graph each : {leaf, middle, made, conditional}) driver_->graphDestroy(each);
+}
+
 TEST_P(Graphs, EventNodesOrderALaunchWithOtherStreams) {
   const DeviceAddress memory = words(1);
   std::uint32_t* seen = pinned(1);
