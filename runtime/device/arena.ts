@@ -1,4 +1,5 @@
-import type { Block, Span } from './block.js'
+import { madeBy } from './arguments.js'
+import { Block, type Span } from './block.js'
 
 /**
  * One block whose parts lie at offsets that a plan has chosen, from `device.arena`. The parts own nothing and
@@ -8,6 +9,7 @@ export class Arena implements Disposable {
   readonly #block: Block
 
   constructor(block: Block) {
+    madeBy(Block.is(block), 'Arena', 'device.arena(bytes)')
     this.#block = block
   }
 

@@ -1,7 +1,8 @@
 import { DisposedError } from '../errors.js'
 import { size } from '../values.js'
 import { badArgument, badUse, wholeNumber } from './allocator-error.js'
-import type { Core, Space } from './core.js'
+import { madeBy } from './arguments.js'
+import { Core, type Space } from './core.js'
 import { type Event, eventFor } from './event.js'
 import { type Handles, laneAccess } from './lane-access.js'
 
@@ -98,6 +99,7 @@ export class Block implements Disposable {
     lane: Handles['lane'],
     home: number,
   ) {
+    madeBy(core instanceof Core, 'Block', 'lane.malloc(bytes)')
     this.#core = core
     this.#space = space
     this.#handle = handle

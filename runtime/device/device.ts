@@ -4,6 +4,7 @@ import { type DeviceError, together } from '../errors.js'
 import { thrown } from '../values.js'
 import { badArgument, wholeNumber } from './allocator-error.js'
 import { Arena } from './arena.js'
+import { madeBy } from './arguments.js'
 import type { Block } from './block.js'
 import { Core } from './core.js'
 import { checkDevice, type DeviceOptions } from './device-options.js'
@@ -57,6 +58,7 @@ export class Device implements AsyncDisposable {
   #closing: Promise<void> | undefined
 
   private constructor(core: Core) {
+    madeBy(core instanceof Core, 'Device', 'Device.open(name)')
     this.#core = core
     this.#default = this.#add('default', 0, undefined, 'default')
     this.#history = new History(core)

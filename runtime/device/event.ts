@@ -1,6 +1,7 @@
 import { DisposedError } from '../errors.js'
 import { badArgument, badUse, wrongDevice } from './allocator-error.js'
-import type { Core } from './core.js'
+import { madeBy } from './arguments.js'
+import { Core } from './core.js'
 import { type Handles, notReady } from './lane-access.js'
 
 /** For lanes, which record events. */
@@ -45,6 +46,7 @@ export class Event implements Disposable {
   readonly #held: Held
 
   private constructor(core: Core, handle: number, lane: Handles['lane'], point: number, timed: boolean) {
+    madeBy(core instanceof Core, 'Event', 'lane.record()')
     this.#core = core
     this.#held = { core, handle }
     this.#lane = lane
@@ -55,7 +57,6 @@ export class Event implements Disposable {
   static {
     makeEvent = (core, handle, lane, point, timed) => {
       const made = new Event(core, handle, lane, point, timed)
-      // Not in the constructor, which JavaScript can call with anything: what is collected must be a lane's.
       collected.register(made, made.#held)
       return made
     }

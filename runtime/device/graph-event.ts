@@ -1,7 +1,8 @@
 import type { NativeGraphEvent } from '../addon.js'
 import { DisposedError } from '../errors.js'
 import { badArgument, wrongDevice } from './allocator-error.js'
-import type { Core } from './core.js'
+import { madeBy } from './arguments.js'
+import { Core } from './core.js'
 
 /** For devices. */
 export let makeGraphEvent: (core: Core) => GraphEvent
@@ -22,6 +23,7 @@ export class GraphEvent implements Disposable {
   #capture: object | undefined
 
   private constructor(core: Core) {
+    madeBy(core instanceof Core, 'GraphEvent', 'device.event()')
     this.#core = core
     this.#native = core.tried('device.event', core.name, () => core.native.graphEvent(false))
   }

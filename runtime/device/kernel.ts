@@ -5,8 +5,9 @@ import type { NativeKernel } from '../addon.js'
 import { DisposedError } from '../errors.js'
 import { arrayOver, describe } from '../values.js'
 import { badArgument, badUse, wrongDevice } from './allocator-error.js'
+import { madeBy, unreadable } from './arguments.js'
 import type { Block, Span } from './block.js'
-import type { Core } from './core.js'
+import { Core } from './core.js'
 import { type Place, placeOf } from './place.js'
 
 /** The operands of a kernel: the type of their elements, by name. */
@@ -81,6 +82,7 @@ export class Kernel<R extends Operands = Operands, W extends Operands = Operands
   declare protected readonly types: readonly [R, W, S]
 
   private constructor(core: Core, shape: Shape, native: NativeKernel) {
+    madeBy(core instanceof Core, 'Kernel', 'device.kernel(definition)')
     this.#core = core
     this.#shape = shape
     this.#native = native
@@ -109,7 +111,11 @@ export class Kernel<R extends Operands = Operands, W extends Operands = Operands
           'pass what device.kernel() gave',
         )
       if (kernel.#core !== core) throw wrongDevice(at, 'a kernel', core.name)
-      return kernel.#checked(launch, at)
+      try {
+        return kernel.#checked(launch, at)
+      } catch (error) {
+        throw unreadable(error, at)
+      }
     }
   }
 

@@ -1,8 +1,9 @@
 import type { NativeNode } from '../addon.js'
 import { DisposedError } from '../errors.js'
 import { badArgument, badUse, wholeNumber, wrongDevice } from './allocator-error.js'
+import { madeBy } from './arguments.js'
 import { type Block, makeBlock, type Span } from './block.js'
-import type { Core, Space } from './core.js'
+import { Core, type Space } from './core.js'
 import { coreOfEvent, Event, eventFor, makeEvent } from './event.js'
 import { type FillOptions, fillOf } from './fill.js'
 import { captureOf, GraphEvent, graphEventFor, recordedIn } from './graph-event.js'
@@ -65,6 +66,7 @@ export class Lane implements Disposable {
   #capture: LaneCapture | undefined
 
   private constructor(core: Core, id: number, stream: bigint, name: string, kind: LaneKind) {
+    madeBy(core instanceof Core, 'Lane', 'device.lane()')
     this.#core = core
     this.#id = id
     this.#stream = stream

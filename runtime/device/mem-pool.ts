@@ -1,7 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { DisposedError } from '../errors.js'
 import { AllocatorError, badArgument, wrongDevice } from './allocator-error.js'
-import type { Core } from './core.js'
+import { madeBy } from './arguments.js'
+import { Core } from './core.js'
 
 /**
  * Memory from functions of the caller's. They are called on the JavaScript thread and must not call the
@@ -80,6 +81,7 @@ export class MemPool implements Disposable {
   #handle: number
 
   private constructor(core: Core, handle: number, id: number, scripted: boolean) {
+    madeBy(core instanceof Core, 'MemPool', 'device.pool()')
     this.#scripted = scripted
     this.#core = core
     this.#handle = handle

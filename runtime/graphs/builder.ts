@@ -1,5 +1,6 @@
 import { badArgument, badUse, optionsFor, wholeNumber } from '../device/allocator-error.js'
-import type { Core } from '../device/core.js'
+import { madeBy, reading } from '../device/arguments.js'
+import { Core } from '../device/core.js'
 import { makeGraphEvent } from '../device/graph-event.js'
 import type { Lane } from '../device/lane.js'
 import { laneAccess } from '../device/lane-access.js'
@@ -50,6 +51,7 @@ export class GraphBuilder implements Disposable {
   #capture: Capture | undefined
 
   private constructor(core: Core, lane: Lane, into: GraphDefinition, ownGraph: boolean, root?: GraphBuilder) {
+    madeBy(core instanceof Core, 'GraphBuilder', 'GraphBuilder.create(lane)')
     this.#core = core
     this.#lane = lane
     this.#into = into
@@ -66,7 +68,7 @@ export class GraphBuilder implements Disposable {
   static create(lane: Lane, options: { readonly into?: GraphDefinition } = {}): GraphBuilder {
     const at = 'GraphBuilder.create'
     const core = laneAccess.coreFor(lane, at)
-    const { into } = optionsFor(options, at)
+    const { into } = reading(at, () => ({ into: optionsFor(options, at).into }))
     if (into === undefined) {
       const native = core.tried(at, core.name, () => core.native.graph())
       return new GraphBuilder(core, lane, definitionOf(new Hierarchy(core, native), 0), true)
@@ -109,7 +111,7 @@ export class GraphBuilder implements Disposable {
     const at = 'builder.begin'
     if (this.#state !== 'new')
       throw badUse(at, 'builder', 'a builder that has not begun', this.#words(), 'make another one')
-    if (!Object.hasOwn(modes, mode))
+    if (typeof mode !== 'string' || !Object.hasOwn(modes, mode))
       throw badArgument(
         at,
         'mode',
@@ -179,7 +181,7 @@ export class GraphBuilder implements Disposable {
   callback(call: CallbackFunction, options: CallbackOptions = {}): void {
     const at = 'builder.callback'
     const capture = this.#building(at)
-    const work = callbackWork(call, optionsFor(options, at), at)
+    const work = reading(at, () => callbackWork(call, optionsFor(options, at), at))
     capture.work(laneAccess.idFor(this.#lane, this.#core, at, true), work, at)
   }
 
@@ -211,7 +213,7 @@ export class GraphBuilder implements Disposable {
     const at = 'builder.setCondition'
     const capture = this.#building(at)
     const lane = laneAccess.idFor(this.#lane, this.#core, at, true)
-    const { node, of } = conditionWork(condition, from, capture.place, at)
+    const { node, of } = reading(at, () => conditionWork(condition, from, capture.place, at))
     capture.work(lane, node, at)
     capture.hierarchy.setsCondition(capture.graph, of)
   }

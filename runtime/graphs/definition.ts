@@ -1,4 +1,5 @@
 import { badArgument, badUse, optionsFor, wholeNumber } from '../device/allocator-error.js'
+import { madeBy, reading } from '../device/arguments.js'
 import type { Core } from '../device/core.js'
 import { coreOfDevice, Device } from '../device/device.js'
 import type { Event } from '../device/event.js'
@@ -68,6 +69,7 @@ export class GraphDefinition implements Disposable {
   readonly #id: number
 
   private constructor(hierarchy: Hierarchy, id: number) {
+    madeBy(hierarchy instanceof Hierarchy, 'GraphDefinition', 'GraphDefinition.create(device)')
     this.#hierarchy = hierarchy
     this.#id = id
     hierarchy.graphs.set(id, this)
@@ -112,14 +114,14 @@ export class GraphDefinition implements Disposable {
   copy(to: Memory, from: Memory, options: Omit<CopyParams, 'to' | 'from'> & After = {}): GraphNode<'copy'> {
     const at = 'definition.copy'
     this.#alive(at)
-    return this.#add(at, options, copyParams({ ...options, to, from }, undefined, this.#core, at))
+    return this.#add(at, options, () => copyParams({ ...options, to, from }, undefined, this.#core, at))
   }
 
   /** Fills elements of 8, 16 or 32 bits, by default of 8, as `lane.fill` does. */
   fill(to: Memory, value: number, options: Omit<FillParams, 'to' | 'value'> & After = {}): GraphNode<'fill'> {
     const at = 'definition.fill'
     this.#alive(at)
-    return this.#add(at, options, fillParams({ ...options, to, value }, undefined, this.#core, at))
+    return this.#add(at, options, () => fillParams({ ...options, to, value }, undefined, this.#core, at))
   }
 
   /** Calls a function, see `CallbackFunction`. */
@@ -129,27 +131,27 @@ export class GraphDefinition implements Disposable {
   ): GraphNode<'callback'> {
     const at = 'definition.callback'
     this.#alive(at)
-    return this.#add(at, options, callbackParams({ ...options, call }, undefined, at))
+    return this.#add(at, options, () => callbackParams({ ...options, call }, undefined, at))
   }
 
   /** Moves the event to this node in each launch. */
   record(event: GraphEvent, options: After = {}): GraphNode<'record'> {
     const at = 'definition.record'
     this.#alive(at)
-    return this.#add(at, options, { node: recordNode(event, this.#core, at), given: {} })
+    return this.#add(at, options, () => ({ node: recordNode(event, this.#core, at), given: {} }))
   }
 
   /** Waits for what the event marks when the launch is queued; an `Event` of a lane is one point for ever. */
   wait(event: GraphEvent | Event, options: After = {}): GraphNode<'wait'> {
     const at = 'definition.wait'
     this.#alive(at)
-    return this.#add(at, options, { node: waitNode(event, this.#core, at), given: {} })
+    return this.#add(at, options, () => ({ node: waitNode(event, this.#core, at), given: {} }))
   }
 
   /** A node that does nothing: for edges of many nodes to many others. */
   empty(options: After = {}): GraphNode<'empty'> {
     this.#alive('definition.empty')
-    return this.#add('definition.empty', options, { node: { kind: 'empty' }, given: {} })
+    return this.#add('definition.empty', options, () => ({ node: { kind: 'empty' }, given: {} }))
   }
 
   /** Launches a kernel, as `lane.launch` does. The node keeps the kernel and the blocks. */
@@ -161,7 +163,7 @@ export class GraphDefinition implements Disposable {
     const at = 'definition.launch'
     this.#alive(at)
     const params = { kernel, launch } as unknown as KernelParams
-    return this.#add(at, options, kernelParams(params, undefined, this.#core, at))
+    return this.#add(at, options, () => kernelParams(params, undefined, this.#core, at))
   }
 
   /** A condition of this graph, for conditional nodes, see `GraphCondition`. */
@@ -175,7 +177,7 @@ export class GraphDefinition implements Disposable {
   setCondition(condition: GraphCondition, from: Memory, options: After = {}): GraphNode<'kernel'> {
     const at = 'definition.setCondition'
     this.#alive(at)
-    const { node, of } = conditionWork(condition, from, this.#place, at)
+    const { node, of } = reading(at, () => conditionWork(condition, from, this.#place, at))
     const after = this.#after(options, at)
     const id = this.#hierarchy.tried(at, () => this.#hierarchy.native.add(this.#id, after, node))
     this.#hierarchy.setsCondition(this.#id, of, id)
@@ -332,24 +334,27 @@ export class GraphDefinition implements Disposable {
   }
 
   #after(options: After, at: string): number[] {
-    const { after = [] } = optionsFor(options, at)
-    if (!Array.isArray(after))
-      throw badArgument(at, 'after', 'an array of nodes', after, 'pass after: [node]')
-    return after.map((node, i) => {
-      const found = nodeFor(node, at)
-      if (found.hierarchy !== this.#hierarchy || found.graph !== this.#id)
-        throw badUse(
-          at,
-          `after[${i}]`,
-          'a node of this graph',
-          'a node of another one',
-          'edges stay inside one graph: embed the other one, or add its nodes here',
-        )
-      return found.id
+    return reading(at, () => {
+      const { after = [] } = optionsFor(options, at)
+      if (!Array.isArray(after))
+        throw badArgument(at, 'after', 'an array of nodes', after, 'pass after: [node]')
+      return after.map((node, i) => {
+        const found = nodeFor(node, at)
+        if (found.hierarchy !== this.#hierarchy || found.graph !== this.#id)
+          throw badUse(
+            at,
+            `after[${i}]`,
+            'a node of this graph',
+            'a node of another one',
+            'edges stay inside one graph: embed the other one, or add its nodes here',
+          )
+        return found.id
+      })
     })
   }
 
-  #add<K extends NodeKind>(at: string, options: After, { node, given }: Checked): GraphNode<K> {
+  #add<K extends NodeKind>(at: string, options: After, check: () => Checked): GraphNode<K> {
+    const { node, given } = reading(at, check)
     const after = this.#after(options, at)
     this.#hierarchy.takes(this.#id, node.kind, at)
     const id = this.#hierarchy.tried(at, () => this.#hierarchy.native.add(this.#id, after, node))

@@ -1,12 +1,13 @@
 import type { NativeExecutable } from '../addon.js'
 import { AllocatorError, badUse, optionsFor } from '../device/allocator-error.js'
+import { madeBy, reading } from '../device/arguments.js'
 import type { Core } from '../device/core.js'
 import type { Lane } from '../device/lane.js'
 import { laneAccess } from '../device/lane-access.js'
 import { DisposedError } from '../errors.js'
 import { copiesNoCondition, setsOwnConditions } from './conditions.js'
 import type { GraphDefinition } from './definition.js'
-import { fitsBody, type GraphPlace, type Hierarchy, noCopyOf, nodeFor, wholeGraphFor } from './hierarchy.js'
+import { fitsBody, type GraphPlace, Hierarchy, noCopyOf, nodeFor, wholeGraphFor } from './hierarchy.js'
 import { childFor, type GraphNode } from './node.js'
 import { awaitsHost, objectOf, type ParamsOf, paramsOf } from './node-params.js'
 import { triedOn } from './refusals.js'
@@ -15,6 +16,9 @@ export interface InstantiateOptions {
   /** Whether kernels keep the priority of the lane that they were captured from. */
   readonly nodePriorities?: boolean
 }
+
+/** The kinds of nodes that can be switched off. */
+const switchable: readonly string[] = ['copy', 'fill', 'kernel']
 
 /**
  * A copy of a definition that can be launched. It keeps what its nodes refer to, and so does each launch
@@ -33,7 +37,10 @@ export class ExecutableGraph implements Disposable {
   readonly #source: WeakRef<Hierarchy>
   readonly #sourceGraph: number
 
-  private constructor({ hierarchy, id }: GraphPlace, native: NativeExecutable) {
+  private constructor(place: GraphPlace, native: NativeExecutable) {
+    const own = place?.hierarchy instanceof Hierarchy
+    madeBy(own, 'ExecutableGraph', 'ExecutableGraph.instantiate(definition)')
+    const { hierarchy, id } = place
     this.#core = hierarchy.core
     this.#ordered = hierarchy.ordered
     this.#source = new WeakRef(hierarchy)
@@ -48,7 +55,7 @@ export class ExecutableGraph implements Disposable {
     const place = wholeGraphFor(definition, at)
     setsOwnConditions(place, at)
     const { hierarchy, id } = place
-    const priorities = optionsFor(options, at).nodePriorities === true
+    const priorities = reading(at, () => optionsFor(options, at).nodePriorities === true)
     const made = hierarchy.tried(at, () => hierarchy.native.instantiate(id, priorities))
     if (typeof made === 'string')
       throw new AllocatorError({
@@ -118,15 +125,16 @@ export class ExecutableGraph implements Disposable {
   }
 
   /**
-   * Gives a node of the definition that was instantiated other parameters, here and in later launches only.
-   * `params` are complete. What the node kept before is kept until the whole is updated.
+   * Gives a node of the definition that was instantiated, or of a graph inside it, other parameters, here and
+   * in later launches only. `params` are complete. What the node kept before is kept until the whole is updated.
    */
   updateNode<K extends keyof ParamsOf>(node: GraphNode<K>, params: ParamsOf[K]): void {
     const at = 'graph.updateNode'
     this.#live(at)
     const { hierarchy, graph, id } = this.#nodeFor(node, at)
     if (node.kind === 'child') {
-      const child = wholeGraphFor(childFor(params, at), at, this.#core)
+      const given = reading(at, () => childFor(params, at))
+      const child = wholeGraphFor(given, at, this.#core)
       copiesNoCondition(child, at)
       fitsBody(child, { hierarchy, id: graph }, at)
       triedOn(
@@ -139,8 +147,16 @@ export class ExecutableGraph implements Disposable {
       this.#ordered ||= child.hierarchy.ordered
       return
     }
-    const given = paramsOf(node.kind, objectOf(params, node.kind, at), {}, hierarchy.core, at).node
-    triedOn(this.#core, at, 'a node', () => this.#native.updateNode(hierarchy.native, id, given))
+    const { node: given } = reading(at, () =>
+      paramsOf(node.kind, objectOf(params, node.kind, at), {}, hierarchy.core, at),
+    )
+    triedOn(
+      this.#core,
+      at,
+      'a node',
+      () => this.#native.updateNode(hierarchy.native, id, given),
+      () => this.#notThere(node, at),
+    )
     this.#ordered ||= awaitsHost(given)
   }
 
@@ -149,14 +165,26 @@ export class ExecutableGraph implements Disposable {
     const at = 'graph.enable'
     this.#live(at)
     const { hierarchy, id } = this.#switchable(node, at)
-    triedOn(this.#core, at, 'a node', () => this.#native.enable(hierarchy.native, id, enabled === true))
+    triedOn(
+      this.#core,
+      at,
+      'a node',
+      () => this.#native.enable(hierarchy.native, id, enabled === true),
+      () => this.#notThere(node, at),
+    )
   }
 
   enabled(node: GraphNode<'copy' | 'fill' | 'kernel'>): boolean {
     const at = 'graph.enabled'
     this.#live(at)
     const { hierarchy, id } = this.#switchable(node, at)
-    return triedOn(this.#core, at, 'a node', () => this.#native.enabled(hierarchy.native, id))
+    return triedOn(
+      this.#core,
+      at,
+      'a node',
+      () => this.#native.enabled(hierarchy.native, id),
+      () => this.#notThere(node, at),
+    )
   }
 
   /** Launches that are queued still run. */
@@ -181,7 +209,7 @@ export class ExecutableGraph implements Disposable {
 
   #switchable(node: GraphNode<'copy' | 'fill' | 'kernel'>, at: string): ReturnType<typeof nodeFor> {
     const found = this.#nodeFor(node, at)
-    if (!['copy', 'fill', 'kernel'].includes(node.kind))
+    if (!switchable.includes(node.kind))
       throw badUse(
         at,
         'node',
@@ -190,6 +218,24 @@ export class ExecutableGraph implements Disposable {
         'only these can be switched off',
       )
     return found
+  }
+
+  /** Says that the executable does not have the node, if that is so: the driver then knows no state of it. */
+  #notThere(node: GraphNode, at: string): Error | undefined {
+    if (!switchable.includes(node.kind)) return undefined
+    const { hierarchy, id } = nodeFor(node, at)
+    try {
+      this.#native.enabled(hierarchy.native, id)
+      return undefined
+    } catch {
+      return badUse(
+        at,
+        'node',
+        'a node that the graph had when it was instantiated',
+        'one that the definition, or a graph inside it, was given later',
+        'instantiate the definition anew',
+      )
+    }
   }
 
   #live(at: string): number {

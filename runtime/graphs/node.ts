@@ -1,4 +1,5 @@
 import { badArgument } from '../device/allocator-error.js'
+import { madeBy, reading } from '../device/arguments.js'
 import { DisposedError } from '../errors.js'
 import { copiesNoCondition } from './conditions.js'
 import {
@@ -7,7 +8,7 @@ import {
   definitionOf,
   fitsBody,
   graphFor,
-  type Hierarchy,
+  Hierarchy,
   noCopyOf,
   nodeFor,
   type Views,
@@ -61,6 +62,7 @@ export class GraphNode<K extends NodeKind = NodeKind> {
   #given: Given
 
   private constructor(graph: Graph, hierarchy: Hierarchy, id: number, given: Given) {
+    madeBy(hierarchy instanceof Hierarchy, 'GraphNode', 'a GraphDefinition')
     this.#graph = graph
     this.#hierarchy = hierarchy
     this.#id = id
@@ -140,15 +142,14 @@ export class GraphNode<K extends NodeKind = NodeKind> {
     const at = 'node.update'
     const { hierarchy, graph, id } = nodeFor(this, at)
     if (this.#kind === 'child') {
-      this.#replaceChild(childFor(params, at), at)
+      this.#replaceChild(
+        reading(at, () => childFor(params, at)),
+        at,
+      )
       return
     }
-    const { node, given }: Checked = paramsOf(
-      this.#kind,
-      objectOf(params, this.#kind, at),
-      this.#given,
-      hierarchy.core,
-      at,
+    const { node, given }: Checked = reading(at, () =>
+      paramsOf(this.#kind, objectOf(params, this.#kind, at), this.#given, hierarchy.core, at),
     )
     hierarchy.tried(at, () => hierarchy.native.update(graph, id, node))
     hierarchy.ordered ||= awaitsHost(node)

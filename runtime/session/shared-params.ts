@@ -1,5 +1,6 @@
 import { orThrow } from '../../dsl/index.js'
 import { here } from '../../dsl/internal.js'
+import { madeBy } from '../device/arguments.js'
 import { type Block, coreOf, endLoan, lendBlock, sharedHandle } from '../device/block.js'
 import { Device } from '../device/device.js'
 import { endingWith, quietly } from '../device/ending.js'
@@ -79,6 +80,7 @@ export class SharedParams implements AsyncDisposable {
   #disposing: Promise<void> | undefined
 
   constructor(origin: Origin) {
+    madeBy(Device.is(origin?.device), 'SharedParams', 'params(device, source)')
     this.#origin = origin
     this.#device = origin.device
     this.#lane = origin.device.lane({ name: 'params' })

@@ -11,6 +11,7 @@ export type Case = readonly [words: string, where: Where] | readonly [words: str
 const definition = (title: string): Where => ['definition', title]
 const builder = (title: string): Where => ['builder', title]
 const ofCases = (title: string): Where => ['cases', title]
+const misuse = (title: string): Where => ['misuse', title]
 const statement = (title: string): Where => ['statements', title]
 const callbacks = (title: string): Where => ['callbacks', title]
 const owners: Where = ['owners', 'are alive exactly while something that may run refers to them']
@@ -24,7 +25,7 @@ const updates = definition(
   'updates of a node reach later executables; updates of an executable reach it alone',
 )
 const kinds = ofCases('updates of each kind reach later executables; one of the wrong kind changes nothing')
-const refused = ofCases(
+const refused = misuse(
   'what is no graph, no condition of this one, or of no use, is refused and adds nothing',
 )
 const whole = ofCases(
@@ -95,7 +96,7 @@ export const captures: readonly Case[] = [
   ['not instantiated before or during the capture', once],
   ['begun twice; split before it has begun', once],
   ['a closed fork says so', statement('61 the graph of a split is that of the builder that began')],
-  ['a closed source of an update is refused', ofCases('a closed definition or builder is no source')],
+  ['a closed source of an update is refused', misuse('a closed definition or builder is no source')],
   ['dropped in the middle', builder('a builder that is lost in the middle, by an error for instance')],
   ['embedding what is no graph', once],
   ['callbacks while capturing', statement('57 callbacks are checked alike in definitions and in captures')],
@@ -117,7 +118,7 @@ export const editing: readonly Case[] = [
   ['a drawing is not empty', definition('dot draws the graph')],
   ['what is no condition, or no definition, is refused', refused],
   ['a null pointer that is freed', noMemoryNodes],
-  ['elements of three bytes', ofCases('elements of three bytes are refused by nodes, updates')],
+  ['elements of three bytes', misuse('elements of three bytes are refused by nodes, updates')],
   ['a switch without branches', conditionals],
   ['a condition of another graph', refused],
   ['empty nodes, joins of one', sets],
@@ -168,7 +169,7 @@ export const updating: readonly Case[] = [
   ['a child’s update in an executable', native('S50_S51_AChildsUpdateAndEnablingAttachNothing')],
   ['a topology that differs is named', updates],
   ['a throwing callback', callbacks('what one throws is uncaught, and the graph goes on')],
-  ['two devices', ofCases('graphs of two devices stay apart: no child, update, operand')],
+  ['two devices', misuse('graphs of two devices stay apart: no child, update, operand')],
   ['graph memory resources', noMemoryNodes],
   ['launches from the device', 'a graph is launched by the host alone'],
 ]

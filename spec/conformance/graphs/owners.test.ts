@@ -275,7 +275,7 @@ const steps = {
       )
       executable.payload.more.push(owner)
     } catch (error) {
-      if (!isFault(error)) expect((error as Error).message).toMatch(/a call that the driver takes/)
+      if (!isFault(error)) expect((error as Error).message).toMatch(/a node that the graph had when/)
     }
   },
   launch: (program, a) => {
