@@ -72,6 +72,22 @@ export const poolOfGraphs = {
   next: 'dispose of these graphs first, or allocate from another pool',
 } as const
 
+/** A call that the mode of a capture forbids. The driver has made that capture invalid. */
+export const forbiddenByCapture = (at: string, subject: string, cause?: unknown): AllocatorError =>
+  new AllocatorError(
+    {
+      _tag: 'BadArgument',
+      at,
+      subject,
+      wanted: 'a call that the captures under way allow',
+      found:
+        "one that takes memory from the driver or gives it back, which the modes 'global' and 'thread-local' " +
+        'forbid: the capture is invalid now',
+      next: "allocate before builder.begin(), or begin('relaxed'), and capture anew: builder.end() throws now",
+    },
+    { code: 'CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED', ...(cause === undefined ? {} : { cause }) },
+  )
+
 /** A handle that belongs to another device than `device`. */
 export const wrongDevice = (at: string, subject: string, device: string): AllocatorError =>
   new AllocatorError({

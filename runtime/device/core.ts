@@ -4,7 +4,7 @@
 import type { NativeCachingDevice, NativeFailure, NativeLane, NativeShortage, NativeSpace } from '../addon.js'
 import { DisposedError } from '../errors.js'
 import { thrown } from '../values.js'
-import { AllocatorError, poolOfGraphs } from './allocator-error.js'
+import { AllocatorError, forbiddenByCapture, poolOfGraphs } from './allocator-error.js'
 import { OutOfMemoryError, type Setting, type Shortage, shortageOf } from './out-of-memory.js'
 import { released } from './released.js'
 import type { ResolvedAllocatorOptions } from './settings/options.js'
@@ -36,6 +36,7 @@ export interface BlockObserver {
 const outOfMemory = 2
 const invalidHandle = 400
 const notPermitted = 800
+const captureUnsupported = 900
 const refusals = { closed: -1, inSource: -2, poolOfGraphs: -4 } as const
 
 export class Core {
@@ -144,6 +145,7 @@ export class Core {
         found: 'one that may have to, and an ordered callback is still to run',
         next: 'let JavaScript run first: await lane.synchronize(), then call again',
       })
+    if (status === captureUnsupported) return forbiddenByCapture(at, subject)
     if (status < 0 || status === invalidHandle)
       return new DisposedError(subject, `${at} needs one that is alive`)
     const given = this.native.takeThrown()
@@ -212,6 +214,7 @@ export class Core {
     if (this.closed) return new DisposedError(subject, `its device ${this.name} is closed; open one again`)
     const { code, message } = error as Partial<NativeFailure> & Error
     if (code === 'CUDA_ERROR_NOT_PERMITTED') return this.failed(notPermitted, at, subject)
+    if (code === 'CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED') return forbiddenByCapture(at, subject, error)
     return new AllocatorError(
       {
         _tag: 'DriverFailed',

@@ -11,8 +11,9 @@ import { awaitsHost } from './node-params.js'
 import { triedOn } from './refusals.js'
 
 /**
- * Which calls of other threads are refused while a lane is captured: those that allocate driver memory or
- * query events. `global`: of every thread; `thread-local`: of this one; `relaxed`: none.
+ * Whose calls are refused while a lane is captured: calls that take memory from the driver or give it back.
+ * `global`: those of every thread; `thread-local`: of this one; `relaxed`: none. One that is refused makes the
+ * capture invalid. What the capture itself allocates is served in every mode.
  */
 export type CaptureMode = 'global' | 'thread-local' | 'relaxed'
 

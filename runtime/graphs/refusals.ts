@@ -1,9 +1,10 @@
 // Calls that the driver refuses because of what it was given: errors of the program, not of the device.
 import type { NativeFailure } from '../addon.js'
-import { AllocatorError, badUse } from '../device/allocator-error.js'
+import { AllocatorError, badUse, forbiddenByCapture } from '../device/allocator-error.js'
 import type { Core } from '../device/core.js'
 
 const unjoined = 'CUDA_ERROR_STREAM_CAPTURE_UNJOINED'
+const forbidden = 'CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED'
 const invalidated = 'CUDA_ERROR_STREAM_CAPTURE_INVALIDATED'
 
 /** The driver's names for what a call cannot be given, or not at this time. The device is as it was. */
@@ -12,7 +13,6 @@ const ofTheCall = new Set([
   'CUDA_ERROR_ILLEGAL_STATE',
   'CUDA_ERROR_NOT_SUPPORTED',
   'CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE',
-  'CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED',
   'CUDA_ERROR_STREAM_CAPTURE_MERGE',
   'CUDA_ERROR_STREAM_CAPTURE_UNMATCHED',
   'CUDA_ERROR_STREAM_CAPTURE_ISOLATION',
@@ -48,6 +48,7 @@ const refusal = (error: unknown, at: string, subject: string): AllocatorError | 
       'one that a call which cannot be captured has made invalid',
       'build the graph anew without that call',
     )
+  if (code === forbidden) return forbiddenByCapture(at, subject, error)
   if (code === undefined || !ofTheCall.has(code)) return undefined
   return new AllocatorError(
     {

@@ -210,8 +210,8 @@ class Allocator {
 
   // release.cc
   void collectGarbage(std::uint64_t wanted);
-  std::uint64_t releaseWhole(Block* block);
-  std::uint64_t releaseFree(const MemPool* pool);
+  std::uint64_t releaseWhole(Block* block, Status* refused = nullptr);
+  std::uint64_t releaseFree(const MemPool* pool, Status* refused = nullptr);
   void releaseSegments(Heap& heap);
 
   // pools.cc

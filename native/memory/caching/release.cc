@@ -69,14 +69,18 @@ void Allocator::collectGarbage(std::uint64_t wanted) {
 }
 
 // Gives a plain segment that is one free block back to its source. Returns its bytes, or 0 where it stays:
-// where the driver may wait for all work before it frees memory, and some of it waits for the host.
-std::uint64_t Allocator::releaseWhole(Block* block) {
+// where the driver may wait for all work before it frees memory, and some of it waits for the host; or where
+// the source refuses, which *refused then says.
+std::uint64_t Allocator::releaseWhole(Block* block, Status* refused) {
   Heap& heap = *block->heap;
   const int sizes = static_cast<int>(heap.config.sizes);
   const std::uint64_t bytes = block->size;
   if (block->segment->kept || heap.kept || !heap.config.source->callable() || !lanes_.mayBlock()) return 0;
-  if (heap.config.source->release(block->address, bytes, block->segment->lane->stream) != Status::ok)
+  const Status released = heap.config.source->release(block->address, bytes, block->segment->lane->stream);
+  if (released != Status::ok) {
+    if (refused) *refused = released;
     return 0;
+  }
   const std::unique_ptr<Segment> segment = heap.removeSegment(block);
   ++counters_.sourceReleases;
   plain_.fetch_sub(bytes, std::memory_order_relaxed);
@@ -94,8 +98,8 @@ std::uint64_t Allocator::releaseWhole(Block* block) {
 }
 
 // Gives back all free memory that nothing on the device can still touch, of one pool or of all. Returns its
-// bytes.
-std::uint64_t Allocator::releaseFree(const MemPool* pool) {
+// bytes. *refused says where some stays because its source refuses to take it.
+std::uint64_t Allocator::releaseFree(const MemPool* pool, Status* refused) {
   std::uint64_t bytes = 0;
   for (Heap* heap : heaps_) {
     if (pool != nullptr && heap != pool->small.get() && heap != pool->large.get()) continue;
@@ -117,7 +121,8 @@ std::uint64_t Allocator::releaseFree(const MemPool* pool) {
         }
       }
     }
-    for (Block* block : whole) bytes += releaseWhole(block);
+    for (Block* block : whole) bytes += releaseWhole(block, refused);
+    if (refused && status != Status::ok) *refused = status;
   }
   return bytes + pages_.trim();
 }
@@ -126,8 +131,9 @@ Status Allocator::emptyCache(MemPool* pool) {
   std::lock_guard lock(mutex_);
   const Status status = releaseAllPending(true);
   if (status == Status::notPermitted) return status;
-  releaseFree(pool);
-  return status;
+  Status refused = Status::ok;
+  releaseFree(pool, &refused);
+  return status == Status::ok ? refused : status;
 }
 
 }  // namespace braid::caching

@@ -758,6 +758,30 @@ TEST_P(Captures, ForbidAllocationUnlessTheyAreRelaxed) {
   EXPECT_EQ(driver_->captureEnd(on, &made), Status::captureInvalidated);
 }
 
+TEST_P(Captures, ForbidAllocationByOtherThreadsWhereTheyAreGlobal) {
+  const auto elsewhere = [&] {
+    Status status = Status::unknown;
+    std::thread([&] {
+      ASSERT_EQ(driver_->bind(), Status::ok);
+      DeviceAddress memory = 0;
+      status = driver_->memAllocate(&memory, 4);
+      if (status == Status::ok) driver_->memFree(memory);
+    }).join();
+    return status;
+  };
+  for (const auto& [mode, wanted, ended] :
+       {std::tuple{CaptureMode::relaxed, Status::ok, Status::ok},
+        std::tuple{CaptureMode::threadLocal, Status::ok, Status::ok},
+        std::tuple{CaptureMode::global, Status::captureUnsupported, Status::captureInvalidated}}) {
+    const Stream on = stream();
+    Graph made = nullptr;
+    ASSERT_EQ(driver_->captureBegin(on, mode), Status::ok);
+    EXPECT_EQ(elsewhere(), wanted);
+    EXPECT_EQ(driver_->captureEnd(on, &made), ended);
+    if (made) driver_->graphDestroy(made);
+  }
+}
+
 TEST_P(Captures, EndOnTheirThreadUnlessTheyAreRelaxed) {
   const Stream on = stream();
   const auto endElsewhere = [&](Graph* made) {
