@@ -246,14 +246,79 @@ TEST_P(Statements, S1_S4_S8_ANodeKeepsTwoOwnersOfAnyKind) {
   EXPECT_TRUE(gone(second));
 }
 
-TEST_P(Statements, S2_S3_S5_S6_APlaceMayStayEmpty) {
-  std::weak_ptr<const void> only;
+TEST_P(Statements, S2_AKernelNodeKeepsItsKernelAndItsArguments) {
+  KernelSpec twice;
+  twice.kind = KernelSpec::Kind::map;
+  twice.shape = {4};
+  twice.operands = {{DType::f32, 0, {1}}};
+  twice.code = {{MapOp::operand, 0}, {MapOp::constant, 0, 0, 0, 2}, {MapOp::mul, 0, 1}};
+  twice.results = {{2, DType::f32}};
+  twice.readCount = twice.writeCount = 1;
+  std::unique_ptr<Kernel> prepared;
+  ASSERT_EQ(driver_->prepare(&prepared, twice, {}), Status::ok) << driver_->lastDetail();
+  std::shared_ptr<const Kernel> kernel = std::move(prepared);
+  const NodeParams params = NodeParams::launch(*kernel, {memory_}, {memory_ + 512});
+  const std::weak_ptr<const void> watch = kernel;
+  std::weak_ptr<const void> arguments;
   GraphDefinition made = graph();
-  const Node node = add(made, {owner(&only), nullptr}, NodeParams::fill(memory_, 1, 4, 1));
-  EXPECT_EQ(node.owners()[1], nullptr);
-  EXPECT_EQ(driver_->userObjects, 1);
+  const Node without = add(made, {kernel, nullptr}, params);
+  const Node node = add(made, {kernel, owner(&arguments)}, params, {without});
+  EXPECT_EQ(without.owners()[1], nullptr);
+  EXPECT_EQ(node.owners()[0], watch.lock());
+  EXPECT_EQ(node.owners()[1], arguments.lock());
+  EXPECT_EQ(driver_->userObjects, 2);
+  kernel.reset();
+  ExecutableGraph executable = instantiate(made);
+  ASSERT_EQ(made.destroy(without), Status::ok);
   ASSERT_EQ(made.destroy(node), Status::ok);
-  EXPECT_TRUE(gone(only));
+  EXPECT_TRUE(kept(watch) && kept(arguments));
+  launch(executable);
+  executable.destroy();
+  EXPECT_TRUE(gone(watch) && gone(arguments));
+}
+
+TEST_P(Statements, S3_S5_ACallbackAndAFillMayLeaveTheSecondPlaceEmpty) {
+  for (const NodeParams& params : {NodeParams::host(nothing, nullptr), NodeParams::fill(memory_, 1, 4, 1)}) {
+    std::weak_ptr<const void> only;
+    GraphDefinition made = graph();
+    const int before = driver_->userObjects;
+    const Node node = add(made, {owner(&only), nullptr}, params);
+    EXPECT_EQ(node.owners()[1], nullptr);
+    EXPECT_EQ(driver_->userObjects, before + 1);
+    ASSERT_EQ(made.destroy(node), Status::ok);
+    EXPECT_TRUE(gone(only));
+  }
+}
+
+TEST_P(Statements, S6_EventNodesKeepTheirEventAlone) {
+  const auto event = [&] {
+    Event made = nullptr;
+    EXPECT_EQ(driver_->eventCreate(&made, EventKind::order), Status::ok);
+    return std::shared_ptr<EventTag>(made, [driver = driver_](Event held) { driver->eventDestroy(held); });
+  };
+  for (const bool waits : {false, true}) {
+    const auto paramsOf = [&](Event of) { return waits ? NodeParams::wait(of) : NodeParams::record(of); };
+    auto first = event(), second = event();
+    const std::weak_ptr<const void> one = first, two = second;
+    GraphDefinition made = graph();
+    const NodeParams params = paramsOf(first.get()), others = paramsOf(second.get());
+    const Node node = add(made, {std::move(first), nullptr}, params);
+    EXPECT_EQ(node.owners()[0], one.lock());
+    EXPECT_EQ(node.owners()[1], nullptr);
+    ExecutableGraph executable = instantiate(made);
+    ASSERT_EQ(made.update(node, others, {std::move(second), nullptr}), Status::ok);
+    EXPECT_EQ(node.owners()[0], two.lock());
+    EXPECT_TRUE(kept(one));
+    launch(executable);
+    executable.destroy();
+    EXPECT_TRUE(gone(one));
+    ExecutableGraph other = instantiate(made);
+    launch(other);
+    EXPECT_TRUE(kept(two));
+    other.destroy();
+    ASSERT_EQ(made.destroy(node), Status::ok);
+    EXPECT_TRUE(gone(two));
+  }
 }
 
 TEST_P(Statements, S7_AChildNodeOwnsNothingItself) {

@@ -5,8 +5,15 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import { type Device, ExecutableGraph, GraphBuilder, GraphDefinition } from '../../../runtime/index.js'
+import {
+  type Device,
+  ExecutableGraph,
+  GraphBuilder,
+  GraphDefinition,
+  type GraphNode,
+} from '../../../runtime/index.js'
 import { contentOf, KiB, openOn, thrownBy } from '../../fixtures/allocator.js'
+import { axpnOn } from '../../fixtures/device-kernels.js'
 import { collect, soon } from '../../fixtures/graphs.js'
 import { present } from '../devices.js'
 
@@ -31,6 +38,45 @@ const addressOf = (address: number): Uint8Array =>
   new Uint8Array(new BigUint64Array([BigInt(address)]).buffer)
 
 describe.each(present)('statements on %s', name => {
+  it('2 a kernel node keeps its kernel, and the blocks of its arguments as one; 6 event nodes their event', async () => {
+    await using device = await openOn(name)
+    const lane = device.defaultLane
+    using seen = device.pinned(4)
+    using definition = GraphDefinition.create(device)
+    const make = async (a: number): Promise<readonly GraphNode[]> => {
+      const axpn = await axpnOn(device)
+      using x = lane.malloc(4)
+      using y = lane.malloc(4)
+      using event = device.event()
+      const filled = definition.fill(x, 4, { bits: 32 })
+      const scalars = { a, n: 1, count: 1 }
+      const launch = { reads: { x }, writes: { y }, grid: 1, block: 1, scalars }
+      const launched = definition.launch(axpn, launch, { after: [filled] })
+      const recorded = definition.record(event, { after: [launched] })
+      const waited = definition.wait(event, { after: [recorded] })
+      return [filled, launched, recorded, waited, definition.copy(seen, y, { after: [waited] })]
+    }
+    const nodes = await make(3)
+    const runs = async (graph: ExecutableGraph): Promise<number> => {
+      graph.launch(lane)
+      await lane.synchronize()
+      return new Uint32Array(seen.view())[0]!
+    }
+    await collect()
+    expect(active(device)).toBe(2 * 512)
+    const graph = ExecutableGraph.instantiate(definition)
+    expect(await runs(graph)).toBe(13)
+    for (const node of nodes) node.destroy()
+    await make(5)
+    await collect()
+    expect(active(device)).toBe(4 * 512)
+    expect(await runs(graph)).toBe(13)
+    graph[Symbol.dispose]()
+    await soon(() => active(device) === 2 * 512)
+    using other = ExecutableGraph.instantiate(definition)
+    expect(await runs(other)).toBe(21)
+  })
+
   it('3, 11 a native function gets a copy of its data; without data a null pointer', async context => {
     if (!built()) return context.skip()
     await using device = await openOn(name)
