@@ -456,8 +456,13 @@ export interface NativeGraph {
 
 /** A capture of lanes into a graph. */
 export interface NativeCapture {
-  /** What the lane is given becomes a node after its last ones. */
-  work(lane: number, node: NativeNode): void
+  /**
+   * What the lane is given becomes a node after its last ones. Returns the number of a node that sets a
+   * condition, where it is found.
+   */
+  work(lane: number, node: NativeNode): number | undefined
+  /** A node after the lane's last ones, of what would be no node as its work: one that records an event. */
+  add(lane: number, node: NativeNode): void
   record(lane: number, event: NativeGraphEvent): void
   /** The lane joins the capture. */
   wait(lane: number, event: NativeGraphEvent): void
@@ -551,6 +556,8 @@ export interface NativeCachingDevice {
   /** Records an event of graphs on a lane, or makes the lane wait for its newest record. */
   recordEvent(lane: number, event: NativeGraphEvent): number
   waitEvent(lane: number, event: NativeGraphEvent): number
+  /** 0, with the milliseconds in `out`, or a code: 600 not done, 400 not recorded, 1 recorded in a capture. */
+  elapsedEvents(from: NativeGraphEvent, to: NativeGraphEvent): number
   /** `awaitsHost`: 1 where the launch waits for JavaScript. */
   launchGraph(lane: number, executable: number, awaitsHost: 0 | 1): number
   uploadGraph(lane: number, executable: number, awaitsHost: 0): number

@@ -65,6 +65,21 @@ Napi::Value onEvent(const Napi::CallbackInfo& info) {
   return code(static_cast<int>(status));
 }
 
+// NativeGraphEvent, NativeGraphEvent → 0, and the milliseconds in the device's `out`; or a code
+Napi::Value elapsedBetween(const Napi::CallbackInfo& info) {
+  const auto device = self<AllocatorDevice>(info);
+  const auto code = [&](int value) { return Napi::Number::New(info.Env(), value); };
+  if (device->refusal() != 0) return code(device->refusal());
+  const auto from = unwrapped<GraphEvent>(info.Env(), info[0]);
+  const auto to = unwrapped<GraphEvent>(info.Env(), info[1]);
+  if (!from || !from->event || !to || !to->event) return code(static_cast<int>(Refusal::badHandle));
+  float milliseconds = 0;
+  Status status = device->driver->bind();
+  if (status == Status::ok) status = device->driver->eventElapsed(&milliseconds, from->event, to->event);
+  device->out[0] = static_cast<double>(milliseconds);
+  return code(static_cast<int>(status));
+}
+
 }  // namespace
 
 void defineGraphCalls(Napi::Object object) {
@@ -73,6 +88,7 @@ void defineGraphCalls(Napi::Object object) {
   define<graphEvent>(object, "graphEvent");
   define<onEvent<false>>(object, "recordEvent");
   define<onEvent<true>>(object, "waitEvent");
+  define<elapsedBetween>(object, "elapsedEvents");
 }
 
 }  // namespace braid::bindings

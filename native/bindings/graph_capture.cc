@@ -59,16 +59,33 @@ Lane& laneAt(const Napi::CallbackInfo& info, AllocatorDevice& device, std::size_
   return *lane;
 }
 
-// lane, NativeNode: what the lane is given becomes a node
+// lane, NativeNode: what the lane is given becomes a node. Returns the node that sets a condition, where it
+// is found.
 Napi::Value work(const Napi::CallbackInfo& info) {
   const Shared self = opened(info);
   const Lane& lane = laneAt(info, *self->device, 0);
-  NodeSpec spec = nodeSpec(self->device, objectAt(info[1], "node"), &self->memory);
+  const Napi::Object given = objectAt(info[1], "node");
+  NodeSpec spec = nodeSpec(self->device, given, &self->memory);
+  const bool named = given.Has("condition");
+  graphs::Node node;
   Driver& driver = *self->device->driver;
-  Status status = self->capture.work(lane.stream, std::move(spec.owners),
-                                     [&] { return queueWork(driver, spec.params, lane.stream); });
+  Status status = self->capture.work(
+      lane.stream, std::move(spec.owners), [&] { return queueWork(driver, spec.params, lane.stream); },
+      named ? &node : nullptr);
   if (status == Status::ok) status = self->memory.worked(lane, spec.blocks);
   checkGraph(info.Env(), *self->device, status, "capture work");
+  if (!node.valid()) return info.Env().Undefined();
+  return Napi::Number::New(info.Env(), self->graph->numberOf(node));
+}
+
+// lane, NativeNode: a node that each launch runs, of work that a captured stream would not make one
+Napi::Value add(const Napi::CallbackInfo& info) {
+  const Shared self = opened(info);
+  const Lane& lane = laneAt(info, *self->device, 0);
+  NodeSpec spec = nodeSpec(self->device, objectAt(info[1], "node"), &self->memory);
+  Status status = self->capture.add(lane.stream, spec.params, std::move(spec.owners));
+  if (status == Status::ok) status = self->memory.worked(lane, spec.blocks);
+  checkGraph(info.Env(), *self->device, status, "add a node");
   return info.Env().Undefined();
 }
 
@@ -226,6 +243,7 @@ Napi::Value beginCapture(const Napi::CallbackInfo& info) {
   }
   Napi::Object object = handle(info.Env(), made);
   define<work>(object, "work");
+  define<add>(object, "add");
   define<record>(object, "record");
   define<wait>(object, "wait");
   define<status>(object, "status");

@@ -45,7 +45,7 @@ Napi::Object graphObject(Napi::Env env, const std::shared_ptr<AllocatorDevice>& 
 Napi::Object executableObject(Napi::Env env, const std::shared_ptr<AllocatorDevice>& device,
                               graphs::ExecutableGraph made);
 
-// Adds `graph`, `graphEvent`, `recordEvent` and `waitEvent` to a NativeCachingDevice.
+// Adds `graph`, `graphEvent`, `recordEvent`, `waitEvent` and `elapsedEvents` to a NativeCachingDevice.
 void defineGraphCalls(Napi::Object object);
 // The method of a NativeGraph that begins a capture.
 Napi::Value beginCapture(const Napi::CallbackInfo& info);

@@ -172,6 +172,8 @@ class GraphCalls {
   // inside child and conditional nodes go with their node.
   virtual Status graphCreate(Graph*) { return Status::notSupported; }
   virtual Status graphDestroy(Graph) { return Status::notSupported; }
+  // Neither this nor a child node copies a graph that a condition was made for, here or inside: notSupported,
+  // also once no node reads the condition.
   virtual Status graphClone(Graph* /*clone*/, Graph) { return Status::notSupported; }
   // The node of the clone that was made of `original`.
   virtual Status graphFindInClone(GraphNode*, GraphNode /*original*/, Graph /*clone*/) {

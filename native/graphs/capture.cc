@@ -38,6 +38,31 @@ Status GraphCapture::tail(Stream stream, CaptureInfo* info) {
   return info->status == CaptureStatus::invalidated ? Status::captureInvalidated : Status::ok;
 }
 
+Status GraphCapture::tail(Stream stream, std::vector<Node>* after) {
+  CaptureInfo info;
+  if (!onto_.valid()) return Status::illegalState;
+  if (const Status status = tail(stream, &info); status != Status::ok) return status;
+  for (const GraphNode handle : info.dependencies) {
+    // Nodes that were captured without owners get their records here, those with owners keep theirs.
+    const auto known = attached_.find(handle);
+    if (known != attached_.end()) {
+      known->second->graph = onto_.record_;
+      onto_.record_->nodes.insert_or_assign(handle, known->second);
+    }
+    after->push_back(onto_.view(handle));
+  }
+  return Status::ok;
+}
+
+Status GraphCapture::add(Stream stream, const NodeParams& params, OwnerPair owners) {
+  std::vector<Node> after;
+  Node node;
+  Status status = tail(stream, &after);
+  if (status == Status::ok) status = onto_.add(&node, after, params, std::move(owners));
+  const GraphNode made = node.handle();
+  return status == Status::ok ? driver_->captureDependencies(stream, &made, 1, false) : status;
+}
+
 Status GraphCapture::embed(Stream stream, const GraphDefinition& child) {
   CaptureInfo info;
   if (!child.valid()) return Status::invalidValue;
@@ -58,19 +83,8 @@ Status GraphCapture::embed(Stream stream, const GraphDefinition& child) {
 
 Status GraphCapture::addConditional(Stream stream, Condition condition, ConditionalKind kind,
                                     std::size_t bodyCount, Node* node) {
-  CaptureInfo info;
-  if (!onto_.valid()) return Status::illegalState;
-  if (const Status status = tail(stream, &info); status != Status::ok) return status;
   std::vector<Node> after;
-  for (const GraphNode handle : info.dependencies) {
-    // Nodes that were captured without owners get their records here, those with owners keep theirs.
-    const auto known = attached_.find(handle);
-    if (known != attached_.end()) {
-      known->second->graph = onto_.record_;
-      onto_.record_->nodes.insert_or_assign(handle, known->second);
-    }
-    after.push_back(onto_.view(handle));
-  }
+  if (const Status status = tail(stream, &after); status != Status::ok) return status;
   std::vector<GraphDefinition> bodies;
   const Status status = onto_.addConditional(node, after, condition, kind, &bodies, bodyCount);
   if (status != Status::ok) return status;
@@ -96,7 +110,7 @@ Status GraphCapture::retain(Stream stream, OwnerPair owners) {
   return ownsNothing(owners) ? Status::ok : attach(info.graph, std::move(owners), &object);
 }
 
-Status GraphCapture::work(Stream stream, OwnerPair owners, const std::function<Status()>& work) {
+Status GraphCapture::work(Stream stream, OwnerPair owners, const std::function<Status()>& work, Node* made) {
   CaptureInfo info;
   if (const Status status = tail(stream, &info); status != Status::ok) return status;
   if (ownsNothing(owners)) return work();
@@ -123,6 +137,10 @@ Status GraphCapture::work(Stream stream, OwnerPair owners, const std::function<S
   if (driver_->nodeKind(record->handle, &record->kind) != Status::ok) return Status::ok;
   place.key() = record->handle;
   attached_.insert(std::move(place));
+  if (made == nullptr || !onto_.valid()) return Status::ok;
+  record->graph = onto_.record_;
+  onto_.record_->nodes.insert_or_assign(record->handle, record);
+  *made = Node(onto_.hierarchy_, record);
   return Status::ok;
 }
 

@@ -23,10 +23,13 @@ class GraphCapture {
 
   bool capturing() const { return stream_ != nullptr; }
   // Does `work`, which queues something on a stream of this capture, and keeps the owners with the node that
-  // it becomes. Where that node cannot be told, the graph keeps them.
-  Status work(Stream stream, OwnerPair owners, const std::function<Status()>& work);
+  // it becomes. Where that node cannot be told, the graph keeps them. `made`: the node of a graph that
+  // existed before, if it is told; only work with owners is.
+  Status work(Stream stream, OwnerPair owners, const std::function<Status()>& work, Node* made = nullptr);
   // The graph that the stream captures into keeps the owners, without a node.
   Status retain(Stream stream, OwnerPair owners);
+  // A node that is no work of the stream's, after what the stream has captured so far, with its owners.
+  Status add(Stream stream, const NodeParams& params, OwnerPair owners);
   // A copy of the child, after what the stream has captured so far.
   Status embed(Stream stream, const GraphDefinition& child);
   // The same for a conditional node of the definition that is captured into.
@@ -51,6 +54,8 @@ class GraphCapture {
  private:
   // The graph that a stream of this capture adds to, and the nodes that the next one comes after.
   Status tail(Stream stream, CaptureInfo* info);
+  // The same, as nodes of the definition that is captured into.
+  Status tail(Stream stream, std::vector<Node>* after);
   Status attach(Graph graph, OwnerPair owners, UserObject* object);
   std::shared_ptr<Driver> driver_;
   std::shared_ptr<CleanupQueue> queue_;

@@ -17,13 +17,18 @@ bool GraphData::contains(NodeKind kind) const {
   });
 }
 
+bool GraphData::hasCondition() const {
+  return !conditions.empty() || std::ranges::any_of(nodes, [](const auto& node) {
+    return std::ranges::any_of(node->bodies, [](const auto& body) { return body->hasCondition(); });
+  });
+}
+
 std::unique_ptr<GraphData> copyGraph(const GraphData& from, UserObjects* objects,
                                      const std::function<void(GraphData&)>& namedGraph,
                                      const std::function<void(NodeData&)>& namedNode) {
   auto made = std::make_unique<GraphData>(objects);
   namedGraph(*made);
   made->users.add(from.users);
-  made->conditions = from.conditions;
   std::unordered_map<const NodeData*, NodeData*> copies;
   for (const auto& node : from.nodes) {
     auto copy = std::make_unique<NodeData>();
@@ -34,8 +39,6 @@ std::unique_ptr<GraphData> copyGraph(const GraphData& from, UserObjects* objects
     copy->event = node->event;
     copy->label = node->label;
     copy->device = node->device;
-    copy->condition = node->condition;
-    copy->conditional = node->conditional;
     namedNode(*copy);
     for (const auto& body : node->bodies) {
       copy->bodies.push_back(copyGraph(*body, objects, namedGraph, namedNode));

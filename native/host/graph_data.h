@@ -43,6 +43,8 @@ struct GraphData {
   bool isConditional() const;
   // Whether a node of this graph, or of one inside it, is of such a kind.
   bool contains(NodeKind kind) const;
+  // Whether a condition was made for this graph, or for one inside it.
+  bool hasCondition() const;
 };
 
 // A deep copy. `named` gives every copied graph and node its handle.

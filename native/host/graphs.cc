@@ -101,6 +101,7 @@ Status Graphs::clone(Graph* clone, Graph graph, std::string* detail) {
   std::lock_guard lock(mutex_);
   const GraphData* from = find(graph);
   if (!from) return unknownGraph(detail);
+  if (const Status status = copyable(*from, detail); status != Status::ok) return status;
   auto made = copyOf(*from);
   *clone = handle<Graph>(made->id);
   roots_[made->id] = std::move(made);
@@ -197,11 +198,16 @@ Status Graphs::find(const GraphData& graph, const GraphNode* nodes, std::size_t 
   return Status::ok;
 }
 
+// A condition is of one graph, from when it is made on, and so is a conditional node.
+Status Graphs::copyable(const GraphData& graph, std::string* detail) {
+  if (!graph.hasCondition() && !graph.contains(NodeKind::conditional)) return Status::ok;
+  return wrong(Status::notSupported, "a graph that a condition was made for cannot be copied", detail);
+}
+
 Status Graphs::embeddable(const GraphData& child, const GraphData& into, std::string* detail) const {
   if (child.root() == into.root())
     return wrong(Status::invalidValue, "a graph cannot become a part of itself", detail);
-  if (child.contains(NodeKind::conditional))
-    return wrong(Status::notSupported, "a child graph cannot have conditional nodes", detail);
+  if (const Status status = copyable(child, detail); status != Status::ok) return status;
   if (into.isConditional())
     for (const NodeKind kind : {NodeKind::hostFunction, NodeKind::eventWait, NodeKind::eventRecord})
       if (child.contains(kind))

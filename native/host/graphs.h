@@ -142,6 +142,7 @@ class Graphs {
   std::unique_ptr<GraphData> copyOf(const GraphData& graph);
   Status find(const GraphData& graph, const GraphNode* nodes, std::size_t count,
               std::vector<NodeData*>* found, std::string* detail) const;
+  static Status copyable(const GraphData& graph, std::string* detail);
   Status embeddable(const GraphData& child, const GraphData& into, std::string* detail) const;
   Status addTo(GraphData& graph, std::vector<NodeData*> dependencies, const NewNode& made, NodeData** node,
                std::string* detail);

@@ -220,6 +220,8 @@ Status HostDriver::eventElapsed(float* milliseconds, Event from, Event to) {
     EventState* state = find(events[i]);
     if (!state) return unknown("event");
     std::lock_guard lock(state->mutex);
+    if (state->capture != 0)
+      return fail(Status::invalidValue, "an event that was last recorded in a capture");
     if (!state->timed || !state->mark.stream)
       return fail(Status::invalidHandle, "an event that is not timed, or was never recorded");
     ready = ready && state->stamped && state->mark.stream->reached(state->mark.pieces);

@@ -2,9 +2,9 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { type DeviceError, together } from '../errors.js'
 import { thrown } from '../values.js'
-import { badArgument, wholeNumber } from './allocator-error.js'
+import { badArgument, optionsFor, wholeNumber } from './allocator-error.js'
 import { Arena } from './arena.js'
-import { madeBy } from './arguments.js'
+import { madeBy, reading } from './arguments.js'
 import type { Block } from './block.js'
 import { Core } from './core.js'
 import { checkDevice, type DeviceOptions } from './device-options.js'
@@ -203,10 +203,17 @@ export class Device implements AsyncDisposable {
     return makeKernel(this.#core, definition) as Promise<unknown> as Promise<Kernel<R, W, S>>
   }
 
-  /** Makes an event that lanes and graphs record again and again. */
-  event(): GraphEvent {
+  /**
+   * Makes an event that lanes and graphs record again and again. `timed`: whether it records the time too, for
+   * `elapsed`.
+   */
+  event(options: { readonly timed?: boolean } = {}): GraphEvent {
+    const at = 'device.event'
     this.#core.open('a device')
-    return makeGraphEvent(this.#core)
+    const { timed = false } = reading(at, () => ({ timed: optionsFor(options, at).timed }))
+    if (typeof timed !== 'boolean')
+      throw badArgument(at, 'options.timed', 'true or false', timed, 'correct the option, or leave it out')
+    return makeGraphEvent(this.#core, timed)
   }
 
   /** Makes a separate pool of device memory. */

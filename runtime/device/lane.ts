@@ -254,7 +254,7 @@ export class Lane implements Disposable {
    * event is one of its own, which costs the device some microseconds more.
    */
   record(options?: { readonly timed?: boolean }): Event
-  /** Moves the event to this point of the lane. */
+  /** Moves the event to this point of the lane; where it is captured and the event timed, in each launch. */
   record(event: GraphEvent): void
   record(options: { readonly timed?: boolean } | GraphEvent = {}): Event | undefined {
     if (GraphEvent.is(options)) return this.#recordEvent(options)

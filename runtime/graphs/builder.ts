@@ -214,8 +214,8 @@ export class GraphBuilder implements Disposable {
     const capture = this.#building(at)
     const lane = laneAccess.idFor(this.#lane, this.#core, at, true)
     const { node, of } = reading(at, () => conditionWork(condition, from, capture.place, at))
-    capture.work(lane, node, at)
-    capture.hierarchy.setsCondition(capture.graph, of)
+    const made = capture.work(lane, node, at)
+    capture.hierarchy.setsCondition(capture.graph, of, made)
   }
   /** Runs its body where the condition is not 0. Fill `node.bodies[0]` directly or by another builder. */
   ifThen(condition: GraphCondition): ConditionalNode {

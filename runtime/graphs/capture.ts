@@ -1,5 +1,5 @@
 // A capture of lanes into a graph, for the builders that drive it.
-import type { NativeCapture } from '../addon.js'
+import type { NativeCapture, NativeNode } from '../addon.js'
 import { wrongDevice } from '../device/allocator-error.js'
 import type { Core } from '../device/core.js'
 import { type GraphEvent, graphEventFor, recordedIn } from '../device/graph-event.js'
@@ -69,14 +69,19 @@ export class Capture implements LaneCapture {
     this.lanes.clear()
   }
 
-  work(lane: number, node: Parameters<NativeCapture['work']>[1], at: string): void {
+  work(lane: number, node: NativeNode, at: string): number | undefined {
     this.hierarchy.takes(this.graph, node.kind, at)
-    this.tried(at, () => this.#native.work(lane, node))
+    const made = this.tried(at, () => this.#native.work(lane, node))
     this.hierarchy.ordered ||= awaitsHost(node)
+    return made
   }
 
   record(lane: number, event: GraphEvent, at: string): void {
     const native = graphEventFor(event, this.#core, at)
+    if (event.timed) {
+      this.hierarchy.takes(this.graph, 'record', at)
+      this.tried(at, () => this.#native.add(lane, { kind: 'record', event: native }))
+    }
     this.tried(at, () => this.#native.record(lane, native))
     recordedIn(event, this)
   }

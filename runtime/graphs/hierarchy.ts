@@ -77,16 +77,24 @@ const conditional = 13
 const callbacksAndEvents = [3, 6, 7]
 
 /** Why a copy of the graph cannot be made, if it is that. */
-export const noCopyOf = ({ hierarchy, id }: GraphPlace, at: string): Error | undefined =>
-  hierarchy.contains(id, [conditional])
-    ? badUse(
-        at,
-        'a graph',
-        'a graph without conditional nodes',
-        'one that has some: the driver does not copy them',
-        'add the conditional nodes to each graph that needs them',
-      )
-    : undefined
+export const noCopyOf = ({ hierarchy, id }: GraphPlace, at: string): Error | undefined => {
+  if (hierarchy.contains(id, [conditional]))
+    return badUse(
+      at,
+      'a graph',
+      'a graph without conditional nodes',
+      'one that has some: the driver does not copy them',
+      'add the conditional nodes to each graph that needs them',
+    )
+  if (!hierarchy.hasCondition(id)) return undefined
+  return badUse(
+    at,
+    'a graph',
+    'a graph that no condition was ever made for',
+    'one with a condition: the driver does not copy it, although no node reads it any more',
+    'build the graph anew without definition.condition()',
+  )
+}
 
 /**
  * Throws where a graph would bring callbacks or events into the body of a conditional node. A driver may take
@@ -130,9 +138,11 @@ export class Hierarchy {
   readonly capturing = new Map<number, { abandon(): void }>()
   /** Where each graph lies that is inside a node: known for those whose number has been asked for. */
   readonly #around = new Map<number, { readonly graph: number; readonly node: number }>()
-  /** Nodes that set conditions, by their number; of captured ones the number is not known. */
+  /** Nodes that set conditions, by their number; of a captured one it may not be known. */
   readonly #setters = new Map<number, ConditionSet>()
   readonly #capturedSetters: ConditionSet[] = []
+  /** The graphs that conditions were made for. */
+  readonly #conditioned = new Set<number>()
   /** Whether a callback somewhere inside makes the device wait for JavaScript. */
   ordered = false
 
@@ -209,7 +219,17 @@ export class Hierarchy {
       if (captured !== id && this.within(captured, id)) capture.abandon()
   }
 
-  /** A node of `graph` sets a condition of the graph `of`. `node`: its number, where it was not captured. */
+  /** A condition was made for the graph. The driver never forgets it. */
+  madeCondition(id: number): void {
+    this.#conditioned.add(id)
+  }
+
+  /** Whether a condition was made for the graph, or for one inside it. */
+  hasCondition(id: number): boolean {
+    return [...this.#conditioned].some(graph => this.within(graph, id))
+  }
+
+  /** A node of `graph` sets a condition of the graph `of`. `node`: its number, where it is known. */
   setsCondition(graph: number, of: number, node?: number): void {
     if (node === undefined) this.#capturedSetters.push({ graph, of })
     else this.#setters.set(node, { graph, of })
@@ -238,6 +258,7 @@ export class Hierarchy {
     for (const id of gone.graphs) {
       this.graphs.delete(id)
       this.#around.delete(id)
+      this.#conditioned.delete(id)
     }
   }
 }

@@ -492,19 +492,30 @@ describe.each(present)('graphs on %s', name => {
     builder.end()
   })
 
-  test('115: events of the lane measure a replay', async () => {
+  test('115: events of the lane measure a replay, and events in the graph a part of it', async () => {
     await using device = await deviceOf(name)
     const lane = device.lane()
     using x = lane.malloc(4 * MiB)
+    using start = device.event({ timed: true })
+    using end = device.event({ timed: true })
     using graph = captured(lane, () => {
+      lane.fill32(x, 99)
+      lane.record(start)
       for (let i = 0; i < 20; i++) lane.fill32(x, i)
+      lane.record(end)
+      lane.fill32(x, 115)
     })
+    expect(() => start.elapsed(end)).toThrow(/one that was last recorded in a capture/)
     graph.upload(lane)
-    const from = lane.record({ timed: true })
-    graph.launch(lane)
-    const to = lane.record({ timed: true })
-    await lane.synchronize()
-    expect(from.elapsed(to)).toBeGreaterThan(0)
+    for (let i = 0; i < 2; i++) {
+      const from = lane.record({ timed: true })
+      graph.launch(lane)
+      const to = lane.record({ timed: true })
+      await lane.synchronize()
+      expect(start.elapsed(end)).toBeGreaterThan(0)
+      expect(start.elapsed(end)).toBeLessThanOrEqual(from.elapsed(to) + 0.1)
+    }
+    expect(await contentOf(device, lane, x)).toEqual([115])
   })
 
   test('116: a graph of several lanes is drawn as DOT', async () => {

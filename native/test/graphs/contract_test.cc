@@ -154,6 +154,33 @@ TEST_P(Graphs, ACloneIsACopyWhoseNodesAreFound) {
   driver_->graphDestroy(clone);
 }
 
+// Although no node reads the condition any more.
+TEST_P(Graphs, AGraphThatAConditionWasMadeForIsNotCopied) {
+  const Graph made = graph(), parent = graph(), plain = graph();
+  add(made, NodeParams::empty());
+  Condition condition = 0;
+  GraphNode node = nullptr, refused = nullptr;
+  Graph body = nullptr, clone = nullptr;
+  const auto expectRefused = [&] {
+    EXPECT_EQ(driver_->graphClone(&clone, made), Status::notSupported);
+    EXPECT_EQ(driver_->nodeAdd(&refused, parent, nullptr, 0, NodeParams::embed(made)), Status::notSupported);
+  };
+  ASSERT_EQ(driver_->conditionCreate(&condition, made, true, 1), Status::ok);
+  expectRefused();
+  ASSERT_EQ(
+      driver_->nodeAddConditional(&node, made, nullptr, 0, condition, ConditionalKind::branch, &body, 1),
+      Status::ok);
+  expectRefused();
+  // What is inside has no condition of its own.
+  add(body, NodeParams::empty());
+  ASSERT_EQ(driver_->graphClone(&clone, body), Status::ok) << driver_->lastDetail();
+  EXPECT_EQ(nodes(clone).size(), 1u);
+  driver_->graphDestroy(clone);
+  ASSERT_EQ(driver_->nodeDestroy(node), Status::ok);
+  expectRefused();
+  for (const Graph each : {made, parent, plain}) driver_->graphDestroy(each);
+}
+
 // Executables.
 
 TEST_P(Graphs, AnExecutableIsACopy) {

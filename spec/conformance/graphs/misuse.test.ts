@@ -124,6 +124,48 @@ describe.each(present)('misuse of graphs on %s', name => {
     expect(() => ExecutableGraph.instantiate(other)).toThrow(/condition|a driver call/i)
   })
 
+  it('a graph is copied once nothing in it sets a condition, and never where one was made for it', async () => {
+    await using device = await openOn(name)
+    const lane = device.lane()
+    using block = lane.malloc(KiB)
+    using definition = GraphDefinition.create(device)
+    using parent = GraphDefinition.create(device)
+    const condition = definition.condition(1)
+    const [body] = definition.whileLoop(condition).bodies
+    lane.fill32(block, 0)
+    using builder = GraphBuilder.create(lane, { into: body! }).begin()
+    lane.fill32(block, 3)
+    builder.setCondition(condition, block)
+    builder.end()
+    const added = body!.setCondition(condition, block)
+    for (const setter of [added, body!.nodes.find(({ kind }) => kind === 'kernel')!]) {
+      expect(() => body!.clone()).toThrow(/a graph whose nodes set no condition/)
+      expect(() => parent.embed(body!)).toThrow(/a graph whose nodes set no condition/)
+      expect(() => ExecutableGraph.instantiate(body!)).toThrow(/of its own/)
+      setter.destroy()
+    }
+    using copy = body!.clone()
+    expect(copy.nodes.map(({ kind }) => kind)).toEqual(['fill'])
+    parent.embed(body!)
+    using graph = ExecutableGraph.instantiate(parent)
+    graph.launch(lane)
+    expect(await contentOf(device, lane, block)).toEqual([3])
+    using alone = ExecutableGraph.instantiate(body!)
+    alone.launch(lane)
+    // CUDA copies no graph that a condition was made for, whether or not a node reads it.
+    using other = GraphDefinition.create(device)
+    const branch = other.ifThen(other.condition(1))
+    expect(() => other.clone()).toThrow(/a graph without conditional nodes/)
+    branch.destroy()
+    const never = /a graph that no condition was ever made for/
+    expect(() => other.clone()).toThrow(never)
+    expect(() => parent.embed(other)).toThrow(never)
+    using capture = GraphBuilder.create(lane).begin()
+    expect(() => capture.embed(other)).toThrow(never)
+    capture.end()
+    await lane.synchronize()
+  })
+
   it('what the driver refuses for what it was given is misuse, in words, and leaves the device as it was', async () => {
     await using device = await openOn(name)
     const [lane, other] = [device.lane(), device.lane()]
