@@ -1,5 +1,6 @@
 import type { HostArray } from '../../dsl/index.js'
 import type { Where } from '../../dsl/ir/graph.js'
+import { madeBy } from '../device/arguments.js'
 import type { Block, Span } from '../device/block.js'
 import type { Lane } from '../device/lane.js'
 import type { ValueSpec } from '../values.js'
@@ -43,6 +44,7 @@ export class Handle implements Disposable {
   #disposed = false
 
   constructor(parts: HandleParts) {
+    madeBy(parts?.slot !== undefined && parts.owner !== undefined, 'Handle', 'tree.launch(plan, feeds)')
     this.#parts = parts
   }
 

@@ -17,6 +17,7 @@ import type {
 import { arenaBytes, here, hereLater, ownBytesFrom, rounded, type TreeNode } from '../../dsl/internal.js'
 import type { Where } from '../../dsl/ir/graph.js'
 import type { Plan } from '../../dsl/ir/plan.js'
+import { madeBy } from '../device/arguments.js'
 import type { Block } from '../device/block.js'
 import type { Device } from '../device/device.js'
 import { type DeviceError, DisposedError } from '../errors.js'
@@ -115,6 +116,7 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   #closing: Promise<void> | undefined
 
   private constructor(open: OpenTree) {
+    madeBy(open?.launcher !== undefined, 'PlanTree', 'planTree(tree, options)')
     this.#open = open
   }
 

@@ -12,9 +12,11 @@ import {
   GraphDefinition,
   GraphEvent,
   GraphNode,
+  Handle,
   Kernel,
   Lane,
   MemPool,
+  PlanTree,
   SharedParams,
 } from '../../../runtime/index.js'
 import { anotherDeviceOf, contentOf, KiB, openOn, thrownBy } from '../../fixtures/allocator.js'
@@ -88,6 +90,8 @@ describe.each(present)('misuse of graphs on %s', name => {
       [MemPool, 'device.pool()'],
       [Kernel, 'device.kernel(definition)'],
       [SharedParams, 'params(device, source)'],
+      [PlanTree, 'planTree(tree, options)'],
+      [Handle, 'tree.launch(plan, feeds)'],
     ] as const)
       for (const given of [[], [{}], [{}, {}, {}]]) {
         const error = thrownBy(() => new (Made as unknown as new (...args: unknown[]) => unknown)(...given))
