@@ -1,14 +1,13 @@
 // What programs in plain JavaScript pass: objects that throw when they are read, and handles made by `new`.
-import { DisposedError } from '../errors.js'
 import { thrown } from '../values.js'
 import { AllocatorError, badUse } from './allocator-error.js'
 
 /**
  * The error of a call whose arguments threw when they were read: a getter of the program's, or a proxy. An
- * error of Braid's is returned as it is.
+ * error of Braid's, which has a tag, is returned as it is.
  */
 export const unreadable = (cause: unknown, at: string): unknown =>
-  cause instanceof AllocatorError || cause instanceof DisposedError
+  cause instanceof Error && Object.hasOwn(cause, '_tag')
     ? cause
     : new AllocatorError(
         {
