@@ -36,6 +36,31 @@ export {
   type Outputs,
   type OutputsOf,
 } from './language/graph.js'
+export type {
+  Broadcast,
+  Broadcasts,
+  ConvFits,
+  Convolved,
+  Device as DeviceFlowOf,
+  Floats,
+  HasNever,
+  Indices,
+  Invalid,
+  Led,
+  LedBy,
+  MatmulFits,
+  Norm,
+  PortsOf,
+  ProductShape,
+  Reduced,
+  ReducedWhole,
+  Replaced,
+  SameDType,
+  SameShape,
+  Shape,
+  SpatialSizes,
+  Unled,
+} from './language/inferred.js'
 export { type KernelDefinition, kernel } from './language/kernel.js'
 export { device, type Lane, type LaneOptions, lane } from './language/lane.js'
 export { abs } from './language/operators/abs.js'

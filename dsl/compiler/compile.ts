@@ -1,6 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
-import type { GraphIR } from '../ir/graph.js'
+import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
+import type { CompileError, GraphIR } from '../ir/graph.js'
 import type { Plan } from '../ir/plan.js'
 import type { CompileOptions } from '../language/compile-options.js'
 import type { Graph } from '../language/graph.js'
@@ -111,7 +112,7 @@ const planned =
 export const compile = <I extends Ports, O extends Ports>(
   graph: Graph<I, O>,
   options?: CompileOptions,
-): Passed<Plan<I, O>> =>
+): E.Either<ReadonlyNonEmptyArray<CompileError>, Plan<I, O>> =>
   withScratchArena(() =>
     pipe(
       readGraph(graph),

@@ -1,7 +1,16 @@
-// The package as npm packs it: which files it has, and that its addon can be configured where npm has hoisted
-// the headers.
-import { execFileSync } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
+// The package as npm packs it: which files it has, that its addon can be configured where npm has hoisted the
+// headers, and that a program which exports what it makes has declarations.
+import { execFileSync, spawnSync } from 'node:child_process'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -64,5 +73,39 @@ describe.runIf(found('npm'))('the package', () => {
     const call = `import(${JSON.stringify(script)}).then(({ configureNative }) => configureNative())`
     execFileSync(process.execPath, ['-e', call], { stdio: 'pipe' })
     expect(existsSync(join(home, 'native/build/CMakeCache.txt'))).toBe(true)
+  })
+})
+
+describe('declarations', () => {
+  const project = mkdtempSync(join(tmpdir(), 'braid-declared-'))
+  afterAll(() => rmSync(project, { recursive: true, force: true }))
+
+  it('of a program that exports graphs and operators can be written', { timeout: 300_000 }, () => {
+    const home = join(project, 'node_modules/braid-gpu')
+    // The sources stand for the declarations that are built from them.
+    const manifest = readFileSync(join(root, 'package.json'), 'utf8')
+      .replaceAll('./dist/', './')
+      .replaceAll('.d.ts"', '.ts"')
+    for (const folder of ['dsl', 'runtime'])
+      cpSync(join(root, folder), join(home, folder), { recursive: true })
+    writeFileSync(join(home, 'package.json'), manifest)
+    for (const name of ['fp-ts', 'rxjs', '@types'])
+      symlinkSync(join(root, 'node_modules', name), join(project, 'node_modules', name))
+    writeFileSync(join(project, 'package.json'), '{ "type": "module" }')
+    cpSync(join(root, 'spec/types/exported.ts'), join(project, 'program.ts'))
+    const shared = JSON.parse(readFileSync(join(root, 'tsconfig.json'), 'utf8')).compilerOptions
+    const compilerOptions = {
+      ...shared,
+      ...{ noEmit: false, declaration: true, emitDeclarationOnly: true, outDir: 'out' },
+      preserveSymlinks: true,
+    }
+    writeFileSync(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['program.ts'] }))
+    const tsc = join(root, 'node_modules/typescript/bin/tsc')
+    const { status, stdout } = spawnSync(process.execPath, [tsc, '-p', project], { encoding: 'utf8' })
+    expect(stdout).toBe('')
+    expect(status).toBe(0)
+    const declared = readFileSync(join(project, 'out/program.d.ts'), 'utf8')
+    expect(declared).toMatch(/export declare const net: .*Graph</)
+    expect(declared).not.toMatch(/(import\(|from )["'][./]/)
   })
 })
