@@ -21,7 +21,7 @@ export interface Coming {
 /** A graph without errors: the types of its values, and the schedule of one tick. */
 export interface Prepared {
   readonly ir: GraphIR
-  /** The nodes that some output depends on, in this tick or a later one, and every input. */
+  /** The nodes that some output or named state depends on, in this tick or a later one, and every input. */
   readonly nodes: readonly GraphNode[]
   /** By node. */
   readonly specs: readonly BoundSpec[]

@@ -27,7 +27,7 @@ export const statesOver = ({ nodes, specs }: Prepared, values: Map<number, HostA
       subject: String(name),
       wanted: `the name of a state: ${[...states.keys()].join(', ') || 'this graph has none'}`,
       found: show(name),
-      next: 'use one of the names; states that no output needs are left out',
+      next: 'use one of the names; a state without a name that no output needs is left out',
     })
   }
   return {

@@ -26,7 +26,7 @@ export interface Rates {
 const changesRate = ({ op }: GraphNode): boolean => op === 'window' || op === 'every' || op === 'hold'
 
 /**
- * All nodes, by id, and the live ones: a node that no output needs does not constrain the rates of others.
+ * All nodes, by id, and the live ones: a node that neither an output nor a named state needs does not constrain the rates of others.
  */
 interface Graph {
   readonly all: readonly GraphNode[]

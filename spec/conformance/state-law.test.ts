@@ -2,7 +2,7 @@
 // and every write, the compiled plan yields what `interpret` yields.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Between, CompileOptions } from '../../dsl/index.js'
+import { type Between, type CompileOptions, irOf } from '../../dsl/index.js'
 import type { Session } from '../../runtime/index.js'
 import { type Sample, sample, valuesOf } from '../fixtures/graphs/random.js'
 import { often, runs } from '../fixtures/runs.js'
@@ -72,6 +72,10 @@ const check = async (
   const host = device === 'host' ? { host: { jitter: seed, jitterMicroseconds: 60, poison: true } } : {}
   const options = { compile: { dims, inFlight, ...compiling }, params, poison: true, ...host }
   await using session = (await opened(graph, device, options)) as Session
+  const named = irOf(graph).nodes.flatMap(({ op, name, attrs }) =>
+    op === 'delay' && attrs['name'] !== undefined ? [name] : [],
+  )
+  expect(session.state.names).toEqual(expect.arrayContaining(named))
   const between: Between = (tick, states) => {
     for (const one of edits.filter(each => each.tick === tick)) {
       if (one.reset) states.reset()

@@ -8,14 +8,17 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { compile } from '../../dsl/compiler/compile.js'
 import {
   add,
+  type Between,
   delay,
   download,
   graph,
+  interpret,
   lane,
   mul,
   orThrow,
   param,
   scan,
+  state,
   tensor,
   upload,
 } from '../../dsl/index.js'
@@ -235,6 +238,33 @@ describe.each(present)('between two ticks on %s', device => {
       expect(await rejectionOf(use())).toBeInstanceOf(DisposedError)
   })
 
+  it('11 refuses a source that fills nothing, or takes its bytes away, and goes on', async () => {
+    const session = await start()
+    const away = (into: Uint8Array): void => {
+      structuredClone(into.buffer, { transfer: [into.buffer as ArrayBuffer] })
+    }
+    const generator = function* (into: Uint8Array) {
+      yield into.fill(1)
+    }
+    const oldGenerator = (into: Uint8Array) => [into][Symbol.iterator]()
+    for (const source of [generator, oldGenerator, away, async (into: Uint8Array) => away(into)]) {
+      const wrong = await errorOf(session.state.write('total', source as never))
+      expect(wrong).toMatchObject({ _tag: 'WrongWrite', subject: 'session.state: total' })
+      expect(wrong.found).toMatch(/generator|iterator|detached/)
+      const refused = await open(orThrow(compile(sums)), { device, state: { total: source as never } })()
+      expect(E.isLeft(refused) && refused.left).toMatchObject({ _tag: 'WrongState', subject: 'total' })
+      // Node does not transfer pinned memory: who tries is given a copy.
+      for (const name of /detached/.test(wrong.found) ? ['w'] : ['w', 'bias']) {
+        const given = { w: row(1), bias: row(1), [name]: source as never }
+        const closed = await open(orThrow(compile(scaled)), { device, params: given })()
+        expect(E.isLeft(closed) && closed.left).toMatchObject({ _tag: 'WrongParam', subject: name })
+      }
+    }
+    const write = session.state.write('total', async into => void into.fill(0))
+    expect(await write).toBe(0)
+    expect(await firsts(session, [row(1)])).toEqual([101])
+  })
+
   it('7 writes parameters between ticks, on the device and on the host', async () => {
     const session = kept(await opened(scaled, device, { params: { w: row(2), bias: row(1) } }))
     const answer = async (value: number): Promise<number> => {
@@ -270,6 +300,47 @@ describe.each(present)('between two ticks on %s', device => {
     const asked = [session.state.write('total', row(4)), session.state.read('total')] as const
     await session.close()
     expect(await asked[1]).toEqual(row(4))
+  })
+
+  it.each([
+    { mode: 'eager' },
+    { mode: 'eager', storage: 'planned' },
+    { mode: 'graph', storage: 'planned' },
+  ] as const)('10 keeps states with a name that no output needs (%o)', async compiling => {
+    const averaged = graph('averaged', { x: four }, ({ x }) => {
+      const s = state({ average: four, steps: tensor('i32', []), still: four }, { average: 8, still: 3 })
+      const now = x.pipe(upload(copy))
+      s.next({
+        average: s.average.pipe(mul(0.5), add(now.pipe(mul(0.5)))),
+        steps: s.steps.pipe(add(1)),
+        still: s.still,
+      })
+      now.pipe(scan((sum, value) => sum.pipe(add(value)), 0, { name: 'sum' }))
+      now.pipe(delay(0))
+      return { y: now.pipe(mul(2), download(copy)) }
+    })
+    const session = kept(await opened(averaged, device, { compile: compiling }))
+    const names = ['average', 'steps', 'still', 'sum']
+    expect([...session.state.names].sort()).toEqual(names)
+    await session.run({ x: pulled(rows(1, 3)) }).forEach(lease => {
+      lease[Symbol.dispose]()
+    })
+    const meant: unknown[] = []
+    const between: Between = (tick, states) => {
+      if (tick === 3) for (const name of names) meant.push(states.read(name))
+    }
+    await lastValueFrom(interpret(averaged, { between })({ x: [...rows(1, 4)] }))
+    const values = await Promise.all(names.map(name => session.state.read(name)))
+    expect(values).toEqual(meant)
+    expect(values).toEqual([row(3.125), Int32Array.of(3), row(3), row(6)])
+    const folder = mkdtempSync(join(tmpdir(), 'braid-state-'))
+    try {
+      await session.state.save(join(folder, 'kept.safetensors'))
+      await using file = orThrow(await safetensors(join(folder, 'kept.safetensors'))())
+      expect([...file.tensors.keys()].sort()).toEqual(names)
+    } finally {
+      rmSync(folder, { recursive: true })
+    }
   })
 })
 

@@ -57,6 +57,8 @@ export interface Buffer {
   readonly init?: number | readonly number[] | 'given'
   /** How many values an input or output holds, one after the other; absent: 1. */
   readonly rate?: number
+  /** Of a state, the user's line: no operation may read or write it. */
+  readonly at?: Where
 }
 
 /**

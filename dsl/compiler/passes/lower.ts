@@ -25,7 +25,10 @@ const source = (low: Lowering, node: GraphNode): void => {
     if (node.op === 'param')
       return low.fresh(node.name, spec, 'param', node.place === 'host' ? 'pinned' : 'device')
     const init = node.attrs['init'] as number | readonly number[] | InitData
-    const id = low.fresh(node.name, spec, 'state', 'device', { init: isInitData(init) ? 'given' : init })
+    const id = low.fresh(node.name, spec, 'state', 'device', {
+      init: isInitData(init) ? 'given' : init,
+      at: node.at,
+    })
     if (isInitData(init)) low.inits.set(id, init)
     return id
   }

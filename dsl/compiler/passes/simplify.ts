@@ -1,6 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { GraphNode } from '../../ir/graph.js'
 import { isShared } from '../../language/communicator.js'
+import { isNamedState } from '../../language/live.js'
 import { type ArrayAllocator, withScratchArena } from '../../order/scratch-arena.js'
 import type { Checked } from '../analysis/ir.js'
 import { donatedReads, isView } from '../analysis/operators.js'
@@ -141,7 +142,10 @@ const merge = (nodes: readonly GraphNode[], allocator: ArrayAllocator): Int32Arr
   return stands
 }
 
-/** The nodes that an output or a live delay reads. Inputs stay, since callers feed them. */
+/**
+ * The nodes that an output or a live delay reads. Inputs stay, since callers feed them, and so do states with a
+ * name, since callers read them.
+ */
 const live = ({ nodes, outputs }: Checked, stands: Int32Array): Uint8Array => {
   const alive = new Uint8Array(nodes.length)
   const stack: number[] = []
@@ -156,7 +160,7 @@ const live = ({ nodes, outputs }: Checked, stands: Int32Array): Uint8Array => {
   // remember.
   for (let id = nodes.length - 1; id >= 0; id--) {
     const { op, inputs } = nodes[id]!
-    if (op === 'input') alive[id] = 1
+    if (op === 'input' || isNamedState(nodes[id]!)) alive[id] = 1
     if (alive[id] === 0) continue
     for (let i = 0; i < inputs.length; i++)
       if (stands[inputs[i]!]! < id) alive[stands[inputs[i]!]!] = 1

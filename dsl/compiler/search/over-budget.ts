@@ -1,4 +1,4 @@
-import type { CompileError } from '../../ir/graph.js'
+import type { CompileError, Where } from '../../ir/graph.js'
 import { joinNames } from '../../ir/names.js'
 import { heldAtPeak } from '../../memory/held.js'
 import { fault } from '../analysis/faults.js'
@@ -12,16 +12,18 @@ type Part = NonNullable<CompileError['parts']>[number]
 
 /**
  * By root, the user's line of the operation that accesses it first: of a tick's buffer, the one that makes
- * it.
+ * it; of a state that no operation accesses, the line of the state.
  */
 const placesOf = ({ operations, buffers }: Bounded): ReadonlyMap<number, string> => {
   const places = new Map<number, string>()
+  const text = (at: Where): string => (String(at) === 'unknown' ? '' : String(at))
   for (const { at, reads, writes } of operations)
     for (const list of [writes, reads])
       for (const id of list) {
         const { root } = buffers[id]!
-        if (!places.has(root)) places.set(root, String(at) === 'unknown' ? '' : String(at))
+        if (!places.has(root)) places.set(root, text(at))
       }
+  for (const { at, root } of buffers) if (at !== undefined && !places.has(root)) places.set(root, text(at))
   return places
 }
 

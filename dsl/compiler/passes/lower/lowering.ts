@@ -78,7 +78,7 @@ export class Lowering {
     spec: BoundSpec,
     life: Buffer['life'],
     space: Buffer['space'],
-    more?: Pick<Buffer, 'init' | 'rate'>,
+    more?: Pick<Buffer, 'init' | 'rate' | 'at'>,
   ): number {
     const id = this.buffers.length
     const { dtype, shape } = spec
