@@ -40,6 +40,8 @@ export const initialValue = (
       throw new TypeError(
         `the function that fills the state ${name} must have done so when it returns, found ${late}`,
       )
+    if (value.byteLength < bytes)
+      throw new TypeError(`the function that fills the state ${name} detached the buffer of its bytes`)
   } else if (isInitData(init)) value.set(init)
   else for (let i = 0; i < value.length; i++) value[i] = write(init[i]!)
   return value

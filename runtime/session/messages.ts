@@ -260,6 +260,19 @@ export const paramThrew = (name: string, cause: unknown, kind: Kind = 'params'):
         cause,
       }
 
+/** `found`: a generator, or what its call returned. */
+export const neverFills = (found: string): Mismatch => ({
+  wanted: 'a source that fills the bytes: a function, which may be async',
+  found,
+  next: 'make it no generator: what one yields is not read, and the bytes would stay 0',
+})
+
+export const bytesAway: Mismatch = {
+  wanted: 'a source that fills the bytes it is given',
+  found: 'one that detached their buffer, or transferred it away',
+  next: 'write into the bytes; to pass them on, copy them first: into.slice()',
+}
+
 const runError =
   (_tag: RunErrorTag) =>
   (at: string, subject: string, fault: Mismatch, cause?: unknown): RunError =>
@@ -276,7 +289,7 @@ export const unknownState = (name: string, names: readonly string[]): DeviceErro
   subject: name,
   wanted: `a state of the plan: ${listed(names, 'it has none')}`,
   found: 'another name',
-  next: 'correct the name, or leave it out: a plan leaves out states that no output needs',
+  next: 'correct the name, or leave it out: a plan leaves out states without a name that nothing needs',
 })
 
 /** A state that `from` does not have: a file of states, or a plan that is given its first values. */
@@ -303,7 +316,10 @@ export const unknownName = (at: string, kind: Kind, name: unknown, names: readon
   runError('UnknownName')(at, about(kind, typeof name === 'string' ? name : describe(name)), {
     wanted: `the name of a ${nameOf[kind]}: ${listed(names, 'this plan has none')}`,
     found: describe(name),
-    next: `use one of the names; a plan leaves out what no output needs`,
+    next:
+      kind === 'state'
+        ? 'use one of the names; a plan leaves out states without a name that nothing needs'
+        : 'use one of the names; a plan leaves out parameters that nothing needs',
   })
 
 export const wrongWrite = (

@@ -1,11 +1,20 @@
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import type { HostArray } from '../../dsl/index.js'
+import { lateFunction, lateResult } from '../../dsl/internal.js'
 import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import type { NativeProgram } from '../addon.js'
 import type { DeviceError } from '../errors.js'
 import type { Safetensors, SafetensorsFaults } from '../files/safetensors.js'
-import { arrayOver, fill, type ValueSpec } from '../values.js'
-import { type Kind, missingParam, missingTensor, paramThrew, wrongParam } from './messages.js'
+import { arrayOver, fill, type Mismatch, type ValueSpec } from '../values.js'
+import {
+  bytesAway,
+  type Kind,
+  missingParam,
+  missingTensor,
+  neverFills,
+  paramThrew,
+  wrongParam,
+} from './messages.js'
 import { specOf, type Written } from './ports.js'
 
 /** The parameter whose bytes a function fills. */
@@ -18,6 +27,14 @@ export type ParamSpec = Pick<ValueSpec, 'name' | 'dtype' | 'shape' | 'bytes'>
 export type ParamSource = HostArray | ((into: Uint8Array, spec: ParamSpec) => void | Promise<void>)
 
 export type ParamSources = Readonly<Record<string, ParamSource>>
+
+/**
+ * The error of a function that fills nothing when it is called, as a generator does; undefined for any other.
+ */
+export const lateSource = (source: unknown): Mismatch | undefined => {
+  const kind = lateFunction(source)
+  return kind === undefined || kind === 'an async function' ? undefined : neverFills(kind)
+}
 
 /** A file of values by name: open, or as `safetensors(path)`, which Braid then opens and closes. */
 export type ParamFile = Safetensors | TaskEither<SafetensorsFaults, Safetensors>
@@ -84,8 +101,7 @@ const problemOf = (
       ),
     ]
   }
-  if (typeof value === 'function') return []
-  const mismatch = fill(undefined, value, spec)
+  const mismatch = typeof value === 'function' ? lateSource(value) : fill(undefined, value, spec)
   return mismatch ? [wrongParam(name, mismatch)] : []
 }
 
@@ -159,10 +175,14 @@ export const fillParam = async (
     const mismatch = fill(arrayOver(bytes.buffer as ArrayBuffer, bytes.byteOffset, spec), source, spec)
     return mismatch && wrongParam(spec.name, mismatch, kind)
   }
+  const late = lateSource(source)
+  if (late) return wrongParam(spec.name, late, kind)
   try {
     const { name, dtype, shape } = spec
-    await untilAborted(source(bytes, { name, dtype, shape, bytes: spec.bytes }), signal)
-    return undefined
+    const returned = await untilAborted(source(bytes, { name, dtype, shape, bytes: spec.bytes }), signal)
+    const found = lateResult(returned)
+    if (found !== undefined) return wrongParam(spec.name, neverFills(found), kind)
+    return bytes.byteLength < spec.bytes ? wrongParam(spec.name, bytesAway, kind) : undefined
   } catch (cause) {
     if (signal?.aborted && cause === signal.reason) throw cause
     return paramThrew(spec.name, cause, kind)

@@ -6,7 +6,14 @@ import { type DeviceError, together } from '../errors.js'
 import type { Safetensors } from '../files/safetensors.js'
 import { fill } from '../values.js'
 import { fromFile, missingState, paramThrew, unknownState, wrongParam } from './messages.js'
-import { fillParam, isFile, type ParamFile, type ParamSource, type ParamSources } from './params.js'
+import {
+  fillParam,
+  isFile,
+  lateSource,
+  type ParamFile,
+  type ParamSource,
+  type ParamSources,
+} from './params.js'
 import { specOf } from './ports.js'
 
 /** Values of states before the first tick: by name, for some of them; or a file that has all of them. */
@@ -30,8 +37,7 @@ export const checkState = (plan: Plan, given: StateSources | undefined): readonl
   return Object.entries(given).flatMap(([name, value]) => {
     const buffer = states.get(name)
     if (buffer === undefined) return [unknownState(name, [...states.keys()])]
-    if (typeof value === 'function') return []
-    const mismatch = fill(undefined, value, specOf(buffer))
+    const mismatch = typeof value === 'function' ? lateSource(value) : fill(undefined, value, specOf(buffer))
     return mismatch ? [wrongParam(name, mismatch, 'state')] : []
   })
 }
