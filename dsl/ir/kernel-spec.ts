@@ -100,8 +100,22 @@ export type MapUnary =
   | 'round'
   | MapRounding
 export type MapRowReduction = 'rowSum' | 'rowMean' | 'rowMax' | 'rowMin'
-export type MapBinary = 'add' | 'sub' | 'mul' | 'div' | 'min' | 'max' | 'pow' | 'lt' | 'le' | 'eq'
+export type MapBinary =
+  | 'add'
+  | 'sub'
+  | 'mul'
+  | 'div'
+  | 'min'
+  | 'max'
+  | 'pow'
+  | 'floorDiv'
+  | 'mod'
+  | 'lt'
+  | 'le'
+  | 'eq'
 /**
+ * `floorDiv` is the quotient rounded down, and `mod` what remains, with the sign of the divisor; of whole numbers
+ * divided by 0 both are 0.
  * `index` is the index of the element along a dimension of `shape`. `select` takes its second argument where
  * the first is not 0, else its third. Comparisons yield 1 or 0.
  */

@@ -47,7 +47,7 @@ const unary = [
   'rowMax',
   'rowMin',
 ] as const
-const binary = ['add', 'sub', 'mul', 'div', 'min', 'max', 'pow', 'lt', 'le', 'eq'] as const
+const binary = ['add', 'sub', 'mul', 'div', 'min', 'max', 'pow', 'floorDiv', 'mod', 'lt', 'le', 'eq'] as const
 const kinds = [
   'copy',
   'map',

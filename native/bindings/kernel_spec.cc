@@ -15,11 +15,11 @@ constexpr std::int64_t most = std::int64_t{1} << 53;
 constexpr std::array<std::string_view, 5> dtypes{"u8", "i32", "f16", "bf16", "f32"};
 constexpr std::array<std::string_view, 6> reductions{"sum", "mean", "max", "min", "argmax", "argmin"};
 constexpr std::array<std::string_view, 3> activations{"none", "relu", "gelu"};
-constexpr std::array<std::string_view, 36> mapOps{
-    "operand", "const", "index", "select",  "neg", "abs",    "exp",     "log",    "sqrt",
-    "rsqrt",   "tanh",  "erf",   "sigmoid", "sin", "cos",    "floor",   "ceil",   "round",
-    "f16",     "bf16",  "i32",   "u8",      "add", "sub",    "mul",     "div",    "min",
-    "max",     "pow",   "lt",    "le",      "eq",  "rowSum", "rowMean", "rowMax", "rowMin"};
+constexpr std::array<std::string_view, 38> mapOps{
+    "operand", "const", "index",   "select", "neg",    "abs",     "exp",    "log",   "sqrt", "rsqrt",
+    "tanh",    "erf",   "sigmoid", "sin",    "cos",    "floor",   "ceil",   "round", "f16",  "bf16",
+    "i32",     "u8",    "add",     "sub",    "mul",    "div",     "min",    "max",   "pow",  "floorDiv",
+    "mod",     "lt",    "le",      "eq",     "rowSum", "rowMean", "rowMax", "rowMin"};
 static_assert(static_cast<std::size_t>(MapOp::rowMin) + 1 == mapOps.size());
 
 template <class Enum, std::size_t N>

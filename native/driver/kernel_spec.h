@@ -52,6 +52,8 @@ enum class MapOp : std::uint8_t {
   min,
   max,
   pow,
+  floorDiv,
+  mod,
   lt,
   le,
   eq,

@@ -13,6 +13,33 @@ double power(double a, double b) {
   return std::isnan(b) || (std::fabs(a) == 1.0 && std::isinf(b)) ? std::nan("") : std::pow(a, b);
 }
 
+// What remains of a division, exact, and with the sign of the divisor.
+float mod(float a, float b) {
+  const float rest = std::fmod(a, b);
+  return rest != 0.0f && (rest < 0.0f) != (b < 0.0f) ? rest + b : rest;
+}
+// The quotient of what divides evenly is a whole number but for its rounding.
+float floorDiv(float a, float b) {
+  if (b == 0.0f) return a / b;
+  const float rest = std::fmod(a, b);
+  float quotient = (a - rest) / b;
+  if (rest != 0.0f && (rest < 0.0f) != (b < 0.0f)) quotient -= 1.0f;
+  if (quotient == 0.0f) return std::copysign(0.0f, a / b);
+  const float down = std::floor(quotient);
+  return quotient - down > 0.5f ? down + 1.0f : down;
+}
+// Divided by 0 whole numbers are 0; -2^31 divided by -1 wraps.
+std::int32_t mod(std::int32_t a, std::int32_t b) {
+  if (b == 0 || b == -1) return 0;
+  const std::int32_t rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+std::int32_t floorDiv(std::int32_t a, std::int32_t b) {
+  if (b == 0) return 0;
+  if (b == -1) return element::wrap(0u - static_cast<std::uint32_t>(a));
+  return a / b - static_cast<std::int32_t>(a % b != 0 && (a < 0) != (b < 0));
+}
+
 template <class Operation, class T>
 inline __attribute__((always_inline)) void each1(T* __restrict to, const T* a, std::int64_t count,
                                                  Operation operation) {
@@ -78,6 +105,8 @@ inline __attribute__((always_inline)) void stepFloat(MapOp op, float* to, const 
     case MapOp::max: return each2(to, a, b, count, [](float x, float y) { return element::max(x, y); });
     case MapOp::pow:
       return each2(to, a, b, count, [](float x, float y) { return static_cast<float>(power(x, y)); });
+    case MapOp::floorDiv: return each2(to, a, b, count, [](float x, float y) { return floorDiv(x, y); });
+    case MapOp::mod: return each2(to, a, b, count, [](float x, float y) { return mod(x, y); });
     case MapOp::lt: return each2(to, a, b, count, [](float x, float y) { return x < y ? 1.0f : 0.0f; });
     case MapOp::le: return each2(to, a, b, count, [](float x, float y) { return x <= y ? 1.0f : 0.0f; });
     case MapOp::eq: return each2(to, a, b, count, [](float x, float y) { return x == y ? 1.0f : 0.0f; });
@@ -161,6 +190,8 @@ void run(MapOp op, std::int32_t* to, const std::int32_t* a, const std::int32_t* 
     case MapOp::min: return each2(to, a, b, count, [](I x, I y) { return x < y ? x : y; });
     case MapOp::max: return each2(to, a, b, count, [](I x, I y) { return x > y ? x : y; });
     case MapOp::pow: return each2(to, a, b, count, [](I x, I y) { return element::toInt32(power(x, y)); });
+    case MapOp::floorDiv: return each2(to, a, b, count, [](I x, I y) { return floorDiv(x, y); });
+    case MapOp::mod: return each2(to, a, b, count, [](I x, I y) { return mod(x, y); });
     case MapOp::lt: return each2(to, a, b, count, [](I x, I y) -> I { return x < y; });
     case MapOp::le: return each2(to, a, b, count, [](I x, I y) -> I { return x <= y; });
     case MapOp::eq: return each2(to, a, b, count, [](I x, I y) -> I { return x == y; });

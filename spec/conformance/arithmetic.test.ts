@@ -49,7 +49,20 @@ const unary: readonly MapUnary[] = [
   'ceil',
   'round',
 ]
-const binary: readonly MapBinary[] = ['add', 'sub', 'mul', 'div', 'min', 'max', 'pow', 'lt', 'le', 'eq']
+const binary: readonly MapBinary[] = [
+  'add',
+  'sub',
+  'mul',
+  'div',
+  'min',
+  'max',
+  'pow',
+  'floorDiv',
+  'mod',
+  'lt',
+  'le',
+  'eq',
+]
 const ofWholes: ReadonlySet<string> = new Set([
   'neg',
   'abs',
@@ -58,6 +71,8 @@ const ofWholes: ReadonlySet<string> = new Set([
   'mul',
   'min',
   'max',
+  'floorDiv',
+  'mod',
   'lt',
   'le',
   'eq',

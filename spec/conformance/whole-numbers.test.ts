@@ -10,6 +10,7 @@ import {
   compile,
   download,
   equal,
+  floorDiv,
   type Graph,
   graph,
   greater,
@@ -18,6 +19,7 @@ import {
   map,
   max,
   min,
+  mod,
   mul,
   neg,
   orThrow,
@@ -73,7 +75,7 @@ const feedsOf = (seed: number) => {
   } as unknown as Record<string, readonly HostArray[]>
 }
 
-const binary = { add, sub, mul, min, max, less, greater, equal } as Record<string, Anything>
+const binary = { add, sub, mul, floorDiv, mod, min, max, less, greater, equal } as Record<string, Anything>
 const unary = { neg, abs } as Record<string, Anything>
 
 interface Step {

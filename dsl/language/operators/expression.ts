@@ -78,6 +78,14 @@ export class Expression {
   pow(other: Operand): Expression {
     return this.binary('pow', other)
   }
+  /** The quotient rounded down; of whole numbers divided by 0 it is 0. */
+  floorDiv(other: Operand): Expression {
+    return this.binary('floorDiv', other)
+  }
+  /** What remains of `floorDiv`, with the sign of the divisor; of whole numbers divided by 0 it is 0. */
+  mod(other: Operand): Expression {
+    return this.binary('mod', other)
+  }
   lt(other: Operand): Expression {
     return this.binary('lt', other)
   }

@@ -40,6 +40,23 @@ const storedAs = (dtype: DType): ((a: number) => number) => {
   return a => f(read(write(a)))
 }
 
+/** What remains of a division, exact, and with the sign of the divisor. */
+const mod = (a: number, b: number): number => {
+  const rest = a % b
+  return rest !== 0 && rest < 0 !== b < 0 ? rest + b : rest
+}
+
+// Every step rounds to f32. The quotient of what divides evenly is a whole number but for its rounding.
+const floorDiv = (a: number, b: number): number => {
+  if (b === 0) return f(a / b)
+  const rest = a % b
+  const even = f(f(a - rest) / b)
+  const quotient = rest !== 0 && rest < 0 !== b < 0 ? f(even - 1) : even
+  if (quotient === 0) return 1 / f(a / b) < 0 || a / b < 0 ? -0 : 0
+  const down = Math.floor(quotient)
+  return f(quotient - down) > 0.5 ? f(down + 1) : down
+}
+
 /** Every step rounds to f32, as a device that computes in f32 does. */
 const floatUnary: Readonly<Record<MapUnary, (a: number) => number>> = {
   neg: a => -a,
@@ -71,6 +88,8 @@ const floatBinary: Readonly<Record<MapBinary, (a: number, b: number) => number>>
   min: Math.min,
   max: Math.max,
   pow: (a, b) => f(a ** b),
+  floorDiv,
+  mod: (a, b) => f(mod(a, b)),
   lt: (a, b) => (a < b ? 1 : 0),
   le: (a, b) => (a <= b ? 1 : 0),
   eq: (a, b) => (a === b ? 1 : 0),
@@ -83,6 +102,9 @@ const wholeBinary: Readonly<Partial<Record<MapBinary, (a: number, b: number) => 
   mul: Math.imul,
   min: Math.min,
   max: Math.max,
+  // Divided by 0 both are 0, as in NumPy.
+  floorDiv: (a, b) => (b === 0 ? 0 : Math.floor(a / b) | 0),
+  mod: (a, b) => (b === 0 ? 0 : mod(a, b) | 0),
   lt: floatBinary.lt,
   le: floatBinary.le,
   eq: floatBinary.eq,

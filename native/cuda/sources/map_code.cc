@@ -72,6 +72,8 @@ const char* floatPattern(MapOp op) {
     case MapOp::min: return "minF($a, $b)";
     case MapOp::max: return "maxF($a, $b)";
     case MapOp::pow: return "powF($a, $b)";
+    case MapOp::floorDiv: return "floorDivF($a, $b)";
+    case MapOp::mod: return "modF($a, $b)";
     case MapOp::lt: return "isLess($a, $b)";
     case MapOp::le: return "isAtMost($a, $b)";
     case MapOp::eq: return "isEqual($a, $b)";
@@ -102,6 +104,8 @@ const char* intPattern(MapOp op) {
     case MapOp::toU8: return "asU8($a)";
     case MapOp::div: return "divI($a, $b)";
     case MapOp::pow: return "wrap(powD((double)$a, (double)$b))";
+    case MapOp::floorDiv: return "floorDivI($a, $b)";
+    case MapOp::mod: return "modI($a, $b)";
     case MapOp::add: return "addI($a, $b)";
     case MapOp::sub: return "subI($a, $b)";
     case MapOp::mul: return "mulI($a, $b)";

@@ -94,6 +94,21 @@ FN float powF(float a, float b) {
     return __uint_as_float(0x7fc00000u);
   return powf(a, b);
 }
+// What remains of a division, exact, and with the sign of the divisor.
+FN float modF(float a, float b) {
+  float rest = fmodf(a, b);
+  return rest != 0.0f && (rest < 0.0f) != (b < 0.0f) ? rest + b : rest;
+}
+// The quotient of what divides evenly is a whole number but for its rounding.
+FN float floorDivF(float a, float b) {
+  if (b == 0.0f) return a / b;
+  float rest = fmodf(a, b);
+  float quotient = (a - rest) / b;
+  if (rest != 0.0f && (rest < 0.0f) != (b < 0.0f)) quotient -= 1.0f;
+  if (quotient == 0.0f) return copysignf(0.0f, a / b);
+  float down = floorf(quotient);
+  return quotient - down > 0.5f ? down + 1.0f : down;
+}
 FN int minI(int a, int b) { return a < b ? a : b; }
 FN int maxI(int a, int b) { return a > b ? a : b; }
 FN int addI(int a, int b) { return (int)((unsigned)a + (unsigned)b); }
@@ -127,6 +142,15 @@ FN int wrap(double x) {
   return fabs(x) <= 1.7976931348623157e308 ? (int)(unsigned)(long long)fmod(trunc(x), 4294967296.0) : 0;
 }
 FN int divI(int a, int b) { return b == 0 ? 0 : b == -1 ? subI(0, a) : a / b; }
+// Divided by 0 whole numbers are 0; -2^31 divided by -1 wraps.
+FN int modI(int a, int b) {
+  if (b == 0 || b == -1) return 0;
+  int rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+FN int floorDivI(int a, int b) {
+  return b == 0 ? 0 : b == -1 ? subI(0, a) : a / b - (int)(a % b != 0 && (a < 0) != (b < 0));
+}
 FN int absI(int a) { return a < 0 ? subI(0, a) : a; }
 )cuda";
 

@@ -69,13 +69,14 @@ inline KernelSpec randomMap(Random& random) {
   }
   static constexpr double kConstants[] = {0, 1, -1, 0.5, 2, 3.25, -100, 1e9, 1e-9};
   spec.code.push_back({MapOp::constant, 0, 0, 0, kConstants[random.below(9)]});
-  static constexpr MapOp kExact[] = {MapOp::neg,    MapOp::abs,   MapOp::sqrt,   MapOp::floor, MapOp::ceil,
-                                     MapOp::round,  MapOp::add,   MapOp::sub,    MapOp::mul,   MapOp::div,
-                                     MapOp::min,    MapOp::max,   MapOp::lt,     MapOp::le,    MapOp::eq,
-                                     MapOp::select, MapOp::toF16, MapOp::toBf16, MapOp::toI32, MapOp::toU8};
+  static constexpr MapOp kExact[] = {MapOp::neg,      MapOp::abs,   MapOp::sqrt,   MapOp::floor, MapOp::ceil,
+                                     MapOp::round,    MapOp::add,   MapOp::sub,    MapOp::mul,   MapOp::div,
+                                     MapOp::min,      MapOp::max,   MapOp::lt,     MapOp::le,    MapOp::eq,
+                                     MapOp::select,   MapOp::toF16, MapOp::toBf16, MapOp::toI32, MapOp::toU8,
+                                     MapOp::floorDiv, MapOp::mod};
   for (std::uint64_t more = 1 + random.below(8); more > 0; --more) {
     const auto earlier = [&] { return static_cast<std::int32_t>(random.below(spec.code.size())); };
-    const MapOp op = kExact[random.below(20)];
+    const MapOp op = kExact[random.below(22)];
     const std::int32_t a = earlier(), b = earlier(), c = earlier();
     spec.code.push_back({op, a, b, c, 0});
   }

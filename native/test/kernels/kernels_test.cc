@@ -77,6 +77,18 @@ constexpr DType kTypes[] = {DType::u8, DType::i32, DType::f16, DType::bf16, DTyp
 
 // Map.
 
+float restOf(float a, float b) {
+  const float rest = std::fmod(a, b);
+  return rest != 0 && std::signbit(rest) != std::signbit(b) ? rest + b : rest;
+}
+float quotientOf(float a, float b) {
+  if (b == 0) return a / b;
+  const float rest = std::fmod(a, b), even = (a - rest) / b;
+  const float below = rest != 0 && std::signbit(rest) != std::signbit(b) ? even - 1 : even;
+  if (below == 0) return std::copysign(0.0f, a / b);
+  return std::floor(below) + (below - std::floor(below) > 0.5f ? 1.0f : 0.0f);
+}
+
 float mapped(MapOp op, float a, float b, float c) {
   const double x = a, y = b;
   switch (op) {
@@ -113,6 +125,8 @@ float mapped(MapOp op, float a, float b, float c) {
     case MapOp::max:
       return std::isnan(a) || std::isnan(b) ? NAN : a == b ? (std::signbit(a) ? b : a) : std::max(a, b);
     case MapOp::pow: return static_cast<float>(std::pow(x, y));
+    case MapOp::floorDiv: return quotientOf(a, b);
+    case MapOp::mod: return restOf(a, b);
     case MapOp::lt: return a < b;
     case MapOp::le: return a <= b;
     case MapOp::eq: return a == b;

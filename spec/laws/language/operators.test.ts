@@ -23,6 +23,9 @@ const normal = (x: number): number => {
   return 0.5 + (area * h) / 3
 }
 
+/** The quotient rounded down, exact. */
+const floorOf = (a: bigint, b: bigint): bigint => a / b - (a % b !== 0n && a < 0n !== b < 0n ? 1n : 0n)
+
 describe('elementwise operators of one value', () => {
   const cases: readonly (readonly [string, AnyOp, readonly number[], (x: number) => number])[] = [
     ['relu', braid.relu, some, x => Math.max(x, 0)],
@@ -171,6 +174,37 @@ describe('elementwise operators of two values', () => {
       }),
       { numRuns: runs(30) },
     )
+  })
+
+  it('floorDiv and mod are those of Python, and 0 of whole numbers divided by 0', async () => {
+    const whole = fc.oneof(
+      fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 }),
+      fc.integer({ min: -9, max: 9 }),
+      fc.constantFrom(-(2 ** 31), 2 ** 31 - 1, -1, 0, 1),
+    )
+    await fc.assert(
+      fc.asyncProperty(fc.array(fc.tuple(whole, whole), { minLength: 1, maxLength: 9 }), async pairs => {
+        const operands = ([0, 1] as const).map(which =>
+          typed('i32', [pairs.length], ...pairs.map(pair => pair[which])),
+        )
+        const quotients = (await compute(operands, (x, y) => x.pipe(braid.floorDiv(y)))).values
+        const rests = (await compute(operands, (x, y) => x.pipe(braid.mod(y)))).values
+        pairs.forEach(([a, b], i) => {
+          const quotient = b === 0 ? 0n : BigInt.asIntN(32, floorOf(BigInt(a), BigInt(b)))
+          expect(quotients[i]).toBe(Number(quotient))
+          expect(rests[i]).toBe(b === 0 ? 0 : Number(BigInt(a) - floorOf(BigInt(a), BigInt(b)) * BigInt(b)))
+        })
+      }),
+      { numRuns: runs(100) },
+    )
+    const [left, right] = [f32([6], 7, -7, 7, -7, 1, -6), f32([6], 2, 2, -2, -2, 0.1, 3)]
+    expect((await compute([left, right], (x, y) => x.pipe(braid.floorDiv(y)))).values).toEqual([
+      3, -4, -4, 3, 9, -2,
+    ])
+    const rests = (await compute([left, right], (x, y) => x.pipe(braid.mod(y)))).values
+    expect(rests).toEqual([1, 1, -1, -1, f(1 - 9 * f(0.1)), -0])
+    expect((await compute([left], x => x.pipe(braid.mod(0)))).values).toEqual(Array(6).fill(Number.NaN))
+    expect((await compute([left], x => x.pipe(braid.floorDiv(0)))).values[1]).toBe(Number.NEGATIVE_INFINITY)
   })
 
   it('round to f32 after every step: 0.1 + 0.2 is what f32 makes of it', async () => {

@@ -23,6 +23,8 @@ type Known = NonNullable<Range>
 
 const hull = (values: readonly number[]): Known => ({ least: Math.min(...values), most: Math.max(...values) })
 
+const holdsZero = ({ least, most }: Known): boolean => least <= 0 && most >= 0
+
 /** What is nearest to a number among those of u8, as a store leaves it. */
 const nearest = ({ least, most }: Known): Known => ({
   least: Math.min(Math.max(least, 0), 255),
@@ -30,12 +32,19 @@ const nearest = ({ least, most }: Known): Known => ({
 })
 
 /** By instruction, the range of what it computes of exact numbers; `count`: the elements of a row. */
-const computed: Readonly<Record<string, (x: Known, y: Known, count: number) => Known>> = {
+const computed: Readonly<Record<string, (x: Known, y: Known, count: number) => Range>> = {
   add: (x, y) => ({ least: x.least + y.least, most: x.most + y.most }),
   sub: (x, y) => ({ least: x.least - y.most, most: x.most - y.least }),
   mul: (x, y) => hull([x.least * y.least, x.least * y.most, x.most * y.least, x.most * y.most]),
   min: (x, y) => ({ least: Math.min(x.least, y.least), most: Math.min(x.most, y.most) }),
   max: (x, y) => ({ least: Math.max(x.least, y.least), most: Math.max(x.most, y.most) }),
+  // Divided by 0, whole numbers yield another result than floats.
+  floorDiv: (x, y) =>
+    holdsZero(y)
+      ? undefined
+      : hull([x.least, x.most].flatMap(a => [y.least, y.most].map(b => Math.floor(a / b)))),
+  mod: (_, y) =>
+    holdsZero(y) ? undefined : { least: Math.min(0, y.least + 1), most: Math.max(0, y.most - 1) },
   neg: x => ({ least: -x.most, most: -x.least }),
   abs: x => ({ least: Math.max(0, x.least, -x.most), most: Math.max(-x.least, x.most) }),
   u8: nearest,
