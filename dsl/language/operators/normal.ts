@@ -4,7 +4,7 @@ import { castTo } from './cast.js'
 import { composed } from './composition.js'
 import type { Expression } from './expression.js'
 import { withOptions } from './options.js'
-import { drawn, drawnBefore, type RandomOptions, randomOf } from './random.js'
+import { drawn, drawnBefore, type RandomOptions, randomOf, randomOptions } from './random.js'
 import type { Device, Shape } from './types.js'
 
 // The logarithm and the cosine of devices differ in their last bits. Those below are made of steps that each
@@ -56,9 +56,10 @@ export const normal = <E extends 'f32' | 'f16' | 'bf16' = 'f32'>(options: Random
   return composed(
     'normal',
     at,
-    withOptions(options, ['seed', 'dtype'], () => randomOf(options)),
-    (parts, x, { seed, to }) => {
-      const counter = drawnBefore(parts, x)
+    withOptions(options, randomOptions, () => randomOf(options)),
+    (parts, x, draw) => {
+      const { seed, to } = draw.attrs
+      const counter = drawnBefore(parts, x, draw)
       const [radius, turn] = [0, 1].map(stream => drawn(at, x, counter, { seed, to: 'f32', stream }))
       // 1 - u is never 0.
       const made = parts.map((u, v) => minusTwiceLog(u.neg().add(1)).sqrt().mul(cosOfTurn(v)), radius!, turn!)

@@ -85,15 +85,28 @@ export interface RandomOptions<E extends 'f32' | 'f16' | 'bf16' = 'f32' | 'f16' 
   readonly seed: number
   /** The element type of the result; f32 where it is left out. */
   readonly dtype?: E
+  /**
+   * The name of the state that counts the draws, so that a checkpoint finds it again where the program draws
+   * elsewhere too. Without one it is called by its number, as `delay[0]`.
+   */
+  readonly name?: string
 }
 
-export const randomOf = (options: unknown): E.Either<UnplacedError, Omit<RandomAttrs, 'stream'>> => {
-  const { seed, dtype = 'f32' } = named(options)
+/** What is drawn, and the name of the count. */
+export interface Draw {
+  readonly attrs: Omit<RandomAttrs, 'stream'>
+  readonly name: unknown
+}
+
+export const randomOptions = ['seed', 'dtype', 'name'] as const
+
+export const randomOf = (options: unknown): E.Either<UnplacedError, Draw> => {
+  const { seed, dtype = 'f32', name } = named(options)
   return Number.isSafeInteger(seed) &&
     (seed as number) >= 0 &&
     typeof dtype === 'string' &&
     isFloat(dtype as never)
-    ? E.right({ seed: seed as number, to: dtype as RandomAttrs['to'] })
+    ? E.right({ attrs: { seed: seed as number, to: dtype as RandomAttrs['to'] }, name })
     : E.left(
         badAttribute(
           'seed: a whole number from 0, and a float type',
@@ -104,10 +117,10 @@ export const randomOf = (options: unknown): E.Either<UnplacedError, Omit<RandomA
 }
 
 /** State: how many values a node has yielded before. */
-export const drawnBefore = (parts: Parts, x: FlowValue): FlowValue => {
+export const drawnBefore = (parts: Parts, x: FlowValue, { name }: Draw): FlowValue => {
   const { builder } = x
   const spec: TensorSpec = { dtype: 'i32', shape: [] }
-  const state = { next: builder.nodes.length, init: 0, options: undefined }
+  const state = { next: builder.nodes.length, init: 0, options: name === undefined ? undefined : { name } }
   const before = stateNode(x, parts.at, 'the counter', spec, state)
   builder.close(before.id, parts.map(n => n.add(1), before).id)
   return before

@@ -2,7 +2,7 @@ import type { DType } from '../../ir/tensor.js'
 import { here } from '../where.js'
 import { composed } from './composition.js'
 import { withOptions } from './options.js'
-import { drawn, drawnBefore, type RandomOptions, randomOf } from './random.js'
+import { drawn, drawnBefore, type RandomOptions, randomOf, randomOptions } from './random.js'
 import type { Device, Shape } from './types.js'
 
 /**
@@ -15,7 +15,7 @@ export const uniform = <E extends 'f32' | 'f16' | 'bf16' = 'f32'>(options: Rando
   return composed(
     'uniform',
     at,
-    withOptions(options, ['seed', 'dtype'], () => randomOf(options)),
-    (parts, x, attrs) => drawn(at, x, drawnBefore(parts, x), { ...attrs, stream: 0 }),
+    withOptions(options, randomOptions, () => randomOf(options)),
+    (parts, x, draw) => drawn(at, x, drawnBefore(parts, x, draw), { ...draw.attrs, stream: 0 }),
   ) as unknown as <S extends Shape>(x: Device<DType, S>) => Device<E, S>
 }

@@ -75,6 +75,27 @@ describe('uniform and normal', () => {
     expect(new Set(difference)).toEqual(new Set([0]))
   })
 
+  it('count their draws in a state of the given name, whatever draws before them', () => {
+    const named = (first: boolean) =>
+      noise(x => {
+        const other = x.pipe(braid.cast('f32'), first ? braid.normal({ seed: 1 }) : braid.keep())
+        const drawn = [braid.uniform({ seed: 2, name: 'dropout' }), braid.normal({ seed: 3, name: 'noise' })]
+        return drawn.reduce((sum, draw) => sum.pipe(braid.add(x.pipe(draw) as never) as never), other)
+      })
+    const statesOf = (graph: braid.Graph): readonly string[] =>
+      braid
+        .orThrow(braid.compile(graph))
+        .buffers.filter(({ life }) => life === 'state')
+        .map(({ name }) => name)
+    expect(statesOf(named(false))).toEqual(['dropout', 'noise'])
+    expect(statesOf(named(true))).toEqual(expect.arrayContaining(['dropout', 'noise']))
+    expect(statesOf(named(true))).toHaveLength(3)
+    for (const name of ['', 7])
+      expect(problemsOf([f32([3])], x => x.pipe(braid.uniform({ seed: 1, name: name as never })))).toEqual([
+        'BadAttribute',
+      ])
+  })
+
   it('have the shape of the value, and never round to 1', async () => {
     for (const dtype of ['f32', 'f16', 'bf16'] as const) {
       const got = await compute([typed('i32', [3, 2, 700], ...Array(4200).fill(0))], x =>
