@@ -3,13 +3,18 @@
 // by another name than the runtime's class.
 
 export type { PortsOf } from './graph.js'
+export type { Joined } from './operators/concat.js'
 export type { ConvFits, Convolved } from './operators/conv.js'
 export type { Indices } from './operators/gather.js'
 export type { Norm } from './operators/layer-norm.js'
 export type { MatmulFits, ProductShape } from './operators/matmul.js'
+export type { Padded } from './operators/pad.js'
+export type { Sliced } from './operators/slice.js'
 export type { SameShape } from './operators/softmax.js'
 export type { HasNever, SpatialSizes } from './operators/spatial.js'
+export type { Divided } from './operators/split.js'
 export type {
+  AxesFrom0,
   Broadcast,
   Broadcasts,
   Device,
@@ -20,7 +25,9 @@ export type {
   Reduced,
   ReducedWhole,
   Replaced,
+  Resized,
   SameDType,
   Shape,
+  SizeOf,
   Unled,
 } from './operators/types.js'

@@ -43,32 +43,28 @@ const partsOf = ({ dtype: own, width, heads, context }: Model) => {
   const size = width / heads
   const vector = (name: string, length = width) => param(name, tensor(dtype, [length]))
   const norm = (x: Rows, name: string): Rows =>
-    x.pipe(layerNorm({ scale: vector(`${name}.weight`), shift: vector(`${name}.bias`) })) as Rows
+    x.pipe(layerNorm({ scale: vector(`${name}.weight`), shift: vector(`${name}.bias`) }))
   const product = (x: Rows, name: string, from: number, to: number): Rows =>
-    x.pipe(
-      matmul(param(`${name}.weight`, tensor(dtype, [from, to]))),
-      add(vector(`${name}.bias`, to)),
-    ) as Rows
+    x.pipe(matmul(param(`${name}.weight`, tensor(dtype, [from, to]))), add(vector(`${name}.bias`, to)))
   /** [tokens, width] as [heads, tokens, size], and back. */
   const apart = (x: Rows, tokens: number): Heads =>
-    x.pipe(reshape([tokens, heads, size]), transpose([1, 0, 2])) as Heads
-  const together = (x: Heads, tokens: number): Rows =>
-    x.pipe(transpose([1, 0, 2]), reshape([tokens, width])) as Rows
+    x.pipe(reshape([tokens, heads, size]), transpose([1, 0, 2]))
+  const together = (x: Heads, tokens: number): Rows => x.pipe(transpose([1, 0, 2]), reshape([tokens, width]))
 
   const block = (x: Rows, layer: number, tokens: number, attend: Attend): Rows => {
     const h = `h.${layer}`
     const qkv = product(norm(x, `${h}.ln_1`), `${h}.attn.c_attn`, width, 3 * width)
-    const [q, k, v] = qkv.pipe(split({ axis: 1, parts: 3 })) as unknown as readonly [Rows, Rows, Rows]
+    const [q, k, v] = qkv.pipe(split({ axis: 1, parts: 3 }))
     const seen = attend(layer, apart(q, tokens), apart(k, tokens), apart(v, tokens))
-    const mixed = x.pipe(add(product(together(seen, tokens), `${h}.attn.c_proj`, width, width))) as Rows
+    const mixed = x.pipe(add(product(together(seen, tokens), `${h}.attn.c_proj`, width, width)))
     const wide = product(norm(mixed, `${h}.ln_2`), `${h}.mlp.c_fc`, width, 4 * width)
     return mixed.pipe(
-      add(product(wide.pipe(gelu({ approximate: 'tanh' })) as Rows, `${h}.mlp.c_proj`, 4 * width, width)),
-    ) as Rows
+      add(product(wide.pipe(gelu({ approximate: 'tanh' })), `${h}.mlp.c_proj`, 4 * width, width)),
+    )
   }
   const table = param('wte.weight', tensor(dtype, [vocabulary, width]))
   const places = param('wpe.weight', tensor(dtype, [context, width]))
-  const logits = (x: Rows): Rows => norm(x, 'ln_f').pipe(linear(table), cast('f32')) as unknown as Rows
+  const logits = (x: Rows): Rows => norm(x, 'ln_f').pipe(linear(table), cast('f32'))
   return { dtype, size, block, table, places, logits }
 }
 
@@ -100,11 +96,11 @@ export const decoder = (model: Model, { temperature, seed }: Choice) =>
     const attend: Attend = (layer, q, k, v) => {
       const [keys, values] = ([`h.${layer}.keys`, `h.${layer}.values`] as const).map((name, i) => {
         const rows = i === 0 ? k : v
-        return (grown[name] = (kv[name] as Heads).pipe(append(rows, { axis: 1, at: s.length })) as Heads)
+        return (grown[name] = kv[name]!.pipe(append(rows, { axis: 1, at: s.length })))
       }) as [Heads, Heads]
-      return q.pipe(attention(keys, values, { length })) as Heads
+      return q.pipe(attention(keys, values, { length }))
     }
-    let x = token.pipe(embedding(table), add(position.pipe(embedding(places)))) as Rows
+    let x: Rows = token.pipe(embedding(table), add(position.pipe(embedding(places))))
     for (let layer = 0; layer < layers; layer++) x = block(x, layer, 1, attend)
     const scores = logits(x)
     // Gumbel's way to draw: the largest of the scores, each with noise of its own.
@@ -119,7 +115,7 @@ export const decoder = (model: Model, { temperature, seed }: Choice) =>
     )
     const chosen = (temperature === 0 ? scores : noisy).pipe(argmax({ axis: 1 }))
     s.next({ length, chosen: chosen as never })
-    kv.next(grown as never)
+    kv.next(grown)
     return { byte: chosen.pipe(download()), logits: scores.pipe(download()) }
   })
 
@@ -127,8 +123,8 @@ export const decoder = (model: Model, { temperature, seed }: Choice) =>
 export const forward = (model: Model, tokens: number) =>
   graph('forward', { text: tensor('i32', [tokens]) }, ({ text }) => {
     const { block, table, places, logits } = partsOf(model)
-    const attend: Attend = (_, q, k, v) => q.pipe(attention(k, v, { causal: true })) as Heads
-    let x = text.pipe(upload(), embedding(table), add(places.pipe(slice(0, 0, tokens)))) as Rows
+    const attend: Attend = (_, q, k, v) => q.pipe(attention(k, v, { causal: true }))
+    let x: Rows = text.pipe(upload(), embedding(table), add(places.pipe(slice(0, 0, tokens))))
     for (let layer = 0; layer < model.layers; layer++) x = block(x, layer, tokens, attend)
     return { logits: logits(x).pipe(download()) }
   })

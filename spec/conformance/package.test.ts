@@ -101,8 +101,8 @@ describe('declarations', () => {
     }
     writeFileSync(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['program.ts'] }))
     const tsc = join(root, 'node_modules/typescript/bin/tsc')
-    const { status, stdout } = spawnSync(process.execPath, [tsc, '-p', project], { encoding: 'utf8' })
-    expect(stdout).toBe('')
+    const { status, stdout, stderr } = spawnSync(process.execPath, [tsc, '-p', project], { encoding: 'utf8' })
+    expect(stdout + stderr).toBe('')
     expect(status).toBe(0)
     const declared = readFileSync(join(project, 'out/program.d.ts'), 'utf8')
     expect(declared).toMatch(/export declare const net: .*Graph</)

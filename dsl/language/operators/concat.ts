@@ -10,7 +10,8 @@ import { joinSpec, lowerJoin, runJoin } from './join.js'
 import type { Attrs, Operator } from './operator.js'
 import { named, withOptions } from './options.js'
 import { axisOf } from './reduce.js'
-import type { Device, Replaced, Shape } from './types.js'
+import type { Total } from './sizes.js'
+import type { Device, IsOpenShape, Resized, Shape, SizeOf } from './types.js'
 
 /** Operands of one kernel; more values are joined in several steps. */
 const most = 64
@@ -68,6 +69,18 @@ const attrsOf =
       ? E.map(axis => ({ axis }))(axisOf(named(options)['axis'], x))
       : E.left(badAttribute('a list of flows', typeof others, 'as in a.pipe(concat([b, c], { axis: 0 }))'))
 
+/** The shape with the sizes of all values along an axis. */
+export type Joined<S extends Shape, R extends readonly Shape[], A extends number> =
+  IsOpenShape<S> extends true
+    ? Shape
+    : Resized<
+        S,
+        A,
+        number extends R['length']
+          ? number
+          : Total<readonly [SizeOf<S, A>, ...{ [K in keyof R]: SizeOf<R[K], A> }]>
+      >
+
 /** Joins up to `most` values at a time, in their order, until one is left. */
 const joined = (values: readonly unknown[], join: (group: readonly unknown[]) => FlowValue): FlowValue => {
   if (values.length <= most) return join(values)
@@ -83,8 +96,8 @@ const joined = (values: readonly unknown[], join: (group: readonly unknown[]) =>
  * The piped value and others one after the other along an axis: `a.pipe(concat([b, c], { axis: 1 }))`
  * (numpy.concatenate, torch.cat). All have one element type, and sizes that are equal but for that axis.
  */
-export const concat = <D extends DType, const A extends number>(
-  others: readonly Device<D, Shape>[],
+export const concat = <D extends DType, const A extends number, const R extends readonly Shape[]>(
+  others: readonly [...{ [K in keyof R]: Device<D, R[K]> }] & readonly Device<D, Shape>[],
   options: { readonly axis: A },
 ) => {
   const at = here()
@@ -98,7 +111,5 @@ export const concat = <D extends DType, const A extends number>(
         attrs,
       ),
     ),
-  ) as unknown as <S extends Shape>(
-    x: Device<D, S>,
-  ) => Device<D, number extends A ? Shape : `${A}` extends `-${string}` ? Shape : Replaced<S, A, number>>
+  ) as unknown as <S extends Shape>(x: Device<D, S>) => Device<D, Joined<S, R, A>>
 }

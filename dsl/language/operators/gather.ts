@@ -18,7 +18,7 @@ import { composed } from './composition.js'
 import type { Attrs, Operator } from './operator.js'
 import { named, withOptions } from './options.js'
 import { axisOf } from './reduce.js'
-import type { Device, Invalid, Shape } from './types.js'
+import type { AxesFrom0, Device, Invalid, Shape } from './types.js'
 
 const infer = ([x, indices]: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError, TensorSpec> => {
   const axis = attrs['axis'] as number
@@ -91,13 +91,11 @@ type Taken<
     ? Shape
     : number extends A
       ? Shape
-      : `${A}` extends `-${string}`
-        ? Shape
-        : S extends readonly [infer X extends Shape[number], ...infer T extends Shape]
-          ? Seen['length'] extends A
-            ? readonly [...R, ...T]
-            : readonly [X, ...Taken<T, A, R, [...Seen, 0]>]
-          : Shape
+      : S extends readonly [infer X extends Shape[number], ...infer T extends Shape]
+        ? Seen['length'] extends A
+          ? readonly [...R, ...T]
+          : readonly [X, ...Taken<T, A, R, [...Seen, 0]>]
+        : Shape
 
 /**
  * Rows of a value by their indices along an axis: x[…, n, …] by indices of shape [i, j] is [..., i, j, …]
@@ -117,7 +115,9 @@ export const gather = <I extends DType, R extends Shape, const A extends number>
       [['the indices', indices]],
       withOptions(options, ['axis'], spec => E.map(axis => ({ axis }))(axisOf(named(options)['axis'], spec))),
     )
-  return taken as unknown as <D extends DType, S extends Shape>(x: Device<D, S>) => Device<D, Taken<S, A, R>>
+  return taken as unknown as <D extends DType, S extends Shape>(
+    x: Device<D, S>,
+  ) => Device<D, Taken<S, AxesFrom0<S, A>, R>>
 }
 
 /**

@@ -11,7 +11,8 @@ import { joinSpec, lowerJoin, runJoin } from './join.js'
 import type { Attrs, Operator } from './operator.js'
 import { named, withOptions } from './options.js'
 import { axisOf } from './reduce.js'
-import type { Device, Replaced, Shape } from './types.js'
+import type { Total } from './sizes.js'
+import type { Device, IsOpenShape, Resized, Shape, SizeOf } from './types.js'
 
 interface PadAttrs {
   readonly axis: number
@@ -48,12 +49,12 @@ export const padOperator: Operator = {
   tolerance: () => 0,
 }
 
-export interface PadOptions<A extends number = number> {
+export interface PadOptions<A extends number = number, B extends number = number, C extends number = number> {
   readonly axis: A
   /** How many elements come before the first one; none where it is left out. */
-  readonly before?: number
+  readonly before?: B
   /** How many come after the last one; none where it is left out. */
-  readonly after?: number
+  readonly after?: C
   /** What they are; 0 where it is left out. */
   readonly value?: number
 }
@@ -84,11 +85,17 @@ const attrsOf =
         : E.left(badAttribute(`a value that ${x.dtype} can hold`, show(value), 'give another value'))
     })(axisOf(named(options)['axis'], x))
 
+// The sizes are added up once the shape is known: the type of the operator alone names this type.
+export type Padded<S extends Shape, A extends number, B extends number, C extends number> =
+  IsOpenShape<S> extends true ? Shape : Resized<S, A, Total<readonly [B, SizeOf<S, A>, C]>>
+
 /**
  * The value with further elements before and after it along an axis: `pad({ axis: 1, before: 2, after: 1 })`
  * (numpy.pad, torch.nn.functional.pad). They are 0, or `value`, which for floats may be infinite.
  */
-export const pad = <const A extends number>(options: PadOptions<A>) => {
+export const pad = <const A extends number, const B extends number = 0, const C extends number = 0>(
+  options: PadOptions<A, B, C>,
+) => {
   const at = here()
   const padded = (x: unknown): unknown =>
     apply(
@@ -100,5 +107,5 @@ export const pad = <const A extends number>(options: PadOptions<A>) => {
     )
   return padded as unknown as <D extends DType, S extends Shape>(
     x: Device<D, S>,
-  ) => Device<D, number extends A ? Shape : `${A}` extends `-${string}` ? Shape : Replaced<S, A, number>>
+  ) => Device<D, Padded<S, A, B, C>>
 }

@@ -92,6 +92,29 @@ export type IsWhole<N, Least extends 0 | 1> = N extends number
         : true
   : true
 
+/** The sum of sizes. */
+export type Total<N extends readonly unknown[], Sum extends Units = readonly []> = N extends readonly [
+  infer First,
+  ...infer R,
+]
+  ? CanCount<First> extends true
+    ? HasDigits<`${Sum['length']}`, readonly [0, 0, 0]> extends true
+      ? Total<R, readonly [...Sum, ...Count<First & number>]>
+      : number
+    : number
+  : Sum['length']
+
+/** A size less another one, which is not larger: the size itself less 0, even where that is a symbol. */
+export type Difference<A, B> = B extends 0
+  ? A extends number | string
+    ? A
+    : number
+  : [CanCount<A>, CanCount<B>] extends [true, true]
+    ? Count<A & number> extends readonly [...Count<B & number>, ...infer R extends Units]
+      ? R['length']
+      : number
+    : number
+
 /** The quotient of two whole numbers, and the remainder. */
 export type Quotient<N, By> = By extends 1
   ? readonly [N, 0]

@@ -3,7 +3,6 @@ import type { MapSpec } from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
 import {
   type BoundSpec,
-  type Dim,
   type DType,
   elementBytes,
   elements,
@@ -18,8 +17,9 @@ import { runMap } from './map-reference.js'
 import type { Attrs, Operator } from './operator.js'
 import { axisOf } from './reduce.js'
 import { denseStrides } from './shapes.js'
+import type { Difference } from './sizes.js'
 import { stridedCopy } from './strided-copy.js'
-import type { Device, Replaced, Shape } from './types.js'
+import type { Device, IsOpenShape, Resized, Shape, SizeOf } from './types.js'
 
 interface SliceAttrs {
   readonly axis: number
@@ -100,7 +100,9 @@ const attrsOf =
     )
   }
 
-type Extent<F extends number, T> = [T] extends [number] ? (F extends 0 ? T : number) : Dim
+/** To the end of the axis, where no end is given. */
+export type Sliced<S extends Shape, A extends number, F extends number, T> =
+  IsOpenShape<S> extends true ? Shape : Resized<S, A, Difference<[T] extends [number] ? T : SizeOf<S, A>, F>>
 
 /**
  * Elements `from` to `to` (not included; the end of the axis if left out) along an axis; none where the two
@@ -119,5 +121,5 @@ export const slice = <
   const cut = (x: unknown): unknown => apply(sliceOperator, at, x, [], attrsOf(axis, from, to))
   return cut as unknown as <D extends DType, S extends Shape>(
     x: Device<D, S>,
-  ) => Device<D, `${A}` extends `-${string}` ? Shape : Replaced<S, A, Extent<F, T> & Dim>>
+  ) => Device<D, Sliced<S, A, F, T>>
 }

@@ -1,13 +1,14 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { show } from '../../ir/show.js'
-import { type Dim, type DType, showSpec, type TensorSpec } from '../../ir/tensor.js'
+import { type DType, showSpec, type TensorSpec } from '../../ir/tensor.js'
 import { badAttribute, type UnplacedError } from '../messages.js'
 import { here } from '../where.js'
 import { apply, parted } from './apply.js'
 import { named, withOptions } from './options.js'
 import { axisOf } from './reduce.js'
+import type { Quotient } from './sizes.js'
 import { sliceOperator } from './slice.js'
-import type { Device, Replaced, Shape } from './types.js'
+import type { Device, IsOpenShape, Resized, Shape, SizeOf } from './types.js'
 
 /** Equal parts, or parts of these sizes, along an axis. */
 export type SplitOptions =
@@ -69,19 +70,17 @@ type Tuple<N extends number, V, Made extends readonly V[] = []> = number extends
       ? readonly [...Made]
       : Tuple<N, V, [...Made, V]>
 
-type PartShape<S extends Shape, A extends number, N extends Dim> = `${A}` extends `-${string}`
-  ? Shape
-  : number extends A
-    ? Shape
-    : Replaced<S, A, N>
+/** One of equal parts. */
+export type Divided<S extends Shape, A extends number, N extends number> =
+  IsOpenShape<S> extends true ? Shape : Resized<S, A, Quotient<SizeOf<S, A>, N>[0]>
 
 type Parts<D extends DType, S extends Shape, O> = O extends {
   readonly axis: infer A extends number
   readonly sizes: infer N extends readonly number[]
 }
-  ? { readonly [K in keyof N]: Device<D, PartShape<S, A, N[K] & number>> }
+  ? { readonly [K in keyof N]: Device<D, Resized<S, A, N[K] & number>> }
   : O extends { readonly axis: infer A extends number; readonly parts: infer N extends number }
-    ? Tuple<N, Device<D, PartShape<S, A, number>>>
+    ? Tuple<N, Device<D, Divided<S, A, N>>>
     : never
 
 /**

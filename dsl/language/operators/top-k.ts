@@ -18,7 +18,7 @@ import type { Attrs, Operator } from './operator.js'
 import { named, withOptions } from './options.js'
 import { axisOf, beyondPositions } from './reduce.js'
 import { takeAlongOperator } from './take-along.js'
-import type { Device, Replaced, Shape } from './types.js'
+import type { Device, Resized, Shape } from './types.js'
 
 interface TopAttrs {
   readonly axis: number
@@ -112,18 +112,12 @@ const attrsOf =
       return E.map(() => attrs)(infer([x], attrs))
     })(axisOf(named(options)['axis'] ?? -1, x))
 
-type Top<S extends Shape, K extends number, A extends number> = number extends A
-  ? Shape
-  : `${A}` extends `-${string}`
-    ? Shape
-    : Replaced<S, A, K>
-
 /**
  * The k largest (or smallest) elements along an axis and their positions, best first: `const { values,
  * indices } = x.pipe(topK({ k: 5, axis: 1 }))` (torch.topk). Of equal elements the first comes first, and a
  * NaN before all numbers. Positions are of i32.
  */
-export const topK = <const K extends number, const A extends number>(options: TopKOptions<K, A>) => {
+export const topK = <const K extends number, const A extends number = -1>(options: TopKOptions<K, A>) => {
   const at = here()
   const both = (x: unknown): unknown => {
     const made = parted(
@@ -145,5 +139,5 @@ export const topK = <const K extends number, const A extends number>(options: To
   }
   return both as unknown as <D extends DType, S extends Shape>(
     x: Device<D, S>,
-  ) => { readonly values: Device<D, Top<S, K, A>>; readonly indices: Device<'i32', Top<S, K, A>> }
+  ) => { readonly values: Device<D, Resized<S, A, K>>; readonly indices: Device<'i32', Resized<S, A, K>> }
 }

@@ -17,7 +17,7 @@ import type { Attrs, Operator } from './operator.js'
 import { axisOf } from './reduce.js'
 import { denseStrides } from './shapes.js'
 import { stridedCopy } from './strided-copy.js'
-import type { Device, Shape } from './types.js'
+import type { Device, Shape, SizeOf } from './types.js'
 
 const axesFrom = (attrs: Attrs): readonly number[] => attrs['axes'] as readonly number[]
 
@@ -72,9 +72,7 @@ type Moved<S extends Shape, A extends readonly number[]> = number extends S['len
   ? Shape
   : number extends A[number]
     ? Shape
-    : [Extract<`${A[number]}`, `-${string}`>] extends [never]
-      ? { readonly [K in keyof A]: S[A[K]] extends Dim ? S[A[K]] : Dim }
-      : Shape
+    : { readonly [K in keyof A]: SizeOf<S, A[K]> extends infer D extends Dim ? D : Dim }
 
 /**
  * The axes in another order: axis d of the result is axis `axes[d]` of the value (numpy.transpose,

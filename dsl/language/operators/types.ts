@@ -19,7 +19,7 @@ export type Invalid<Message extends string, Found = unknown> = { readonly [K in 
  * Types that are not definite: an array of unknown length, `number`, `string`. `compile` checks their values.
  */
 type IsOpenDim<A> = number extends A ? true : string extends A ? true : false
-type IsOpenShape<S extends Shape> = number extends S['length'] ? true : false
+export type IsOpenShape<S extends Shape> = number extends S['length'] ? true : false
 
 export type SameDim<A, B> =
   IsOpenDim<A> extends true ? true : IsOpenDim<B> extends true ? true : [A] extends [B] ? true : false
@@ -71,27 +71,55 @@ export type Floats<D extends DType> = [D] extends [FloatType]
 /** Axes as a union of numbers, from one or from several. */
 type AxisOf<A> = A extends readonly number[] ? A[number] : A & number
 
-/** Whether axes are known, and all counted from 0. */
-type AreKnown<A extends number> = number extends A
-  ? false
-  : [Extract<`${A}`, `-${string}`>] extends [never]
-    ? true
-    : false
+/** The length of a shape without its last dimensions, of which there are `Last`. */
+type Before<
+  S extends Shape,
+  Last extends number,
+  Seen extends readonly unknown[] = [0],
+> = S extends readonly [...infer R extends Shape, Dim]
+  ? Seen['length'] extends Last
+    ? R['length']
+    : Before<R, Last, [...Seen, 0]>
+  : never
 
 /**
- * The shape with one axis or several removed, or of size 1. Where an axis is not a literal, or counts from
- * the end, only the element type is known.
+ * Axes of a shape of known length, each counted from 0; `number` where one is not a literal. One that the shape does
+ * not have is left out: `compile` reports it.
+ */
+export type AxesFrom0<S extends Shape, A extends number> = number extends A
+  ? number
+  : A extends unknown
+    ? `${A}` extends `-${infer Last extends number}`
+      ? Before<S, Last>
+      : A
+    : never
+
+/** The shape with one axis of another size. Where the axis is not a literal only the element type is known. */
+export type Resized<S extends Shape, A extends number, Size> =
+  IsOpenShape<S> extends true
+    ? Shape
+    : number extends A
+      ? Shape
+      : Replaced<S, AxesFrom0<S, A>, Size extends Dim ? Size : number>
+
+/** The size of an axis. */
+export type SizeOf<S extends Shape, A extends number> =
+  IsOpenShape<S> extends true ? Dim : number extends A ? Dim : S[AxesFrom0<S, A>]
+
+/**
+ * The shape with one axis or several removed, or of size 1. Where an axis is not a literal only the element
+ * type is known.
  */
 export type Reduced<S extends Shape, A extends number | readonly number[], Keep extends boolean> =
   IsOpenShape<S> extends true
     ? Shape
-    : AreKnown<AxisOf<A>> extends false
+    : number extends AxisOf<A>
       ? Shape
       : boolean extends Keep
         ? Shape
         : Keep extends true
-          ? Replaced<S, AxisOf<A>, 1>
-          : Removed<S, AxisOf<A>>
+          ? Replaced<S, AxesFrom0<S, AxisOf<A>>, 1>
+          : Removed<S, AxesFrom0<S, AxisOf<A>>>
 
 /** The shape with all axes removed, or of size 1. */
 export type ReducedWhole<S extends Shape, Keep extends boolean> =
