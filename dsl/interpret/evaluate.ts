@@ -1,4 +1,6 @@
+import type { BraidError } from '../ir/braid-error.js'
 import type { GraphNode } from '../ir/graph.js'
+import { joinNames } from '../ir/names.js'
 import { show } from '../ir/show.js'
 import { type BoundSpec, elements, isEmpty, showSpec, tensorBytes } from '../ir/tensor.js'
 import { fittingDim, showDims } from '../language/bind.js'
@@ -51,6 +53,19 @@ export const checked = (value: unknown, spec: BoundSpec, node: GraphNode, role: 
   })
 }
 
+/** `given`: the parameters that the caller gave; one of them may be a misspelling of this one. */
+const missingParam = (node: GraphNode, spec: BoundSpec, given: ParamValues, label: string): BraidError => {
+  const names = Object.keys(given)
+  return fault({
+    _tag: 'MissingParam',
+    at: node.at.toString(),
+    subject: node.name,
+    wanted: `a value of ${showSpec(spec)} for the parameter${label}`,
+    found: names.length === 0 ? 'none' : `none, but ${joinNames(names, 8)}`,
+    next: `interpret(graph, { params: { ${JSON.stringify(node.name)}: … } }): a typed array, or a function that fills the bytes`,
+  })
+}
+
 /** The values of the parameters, from arrays or from the functions that fill their bytes. */
 export const loadParams = async (
   { nodes, specs }: Prepared,
@@ -68,7 +83,8 @@ export const loadParams = async (
       const value = hostArray(spec.dtype, elements(spec.shape))
       new Uint8Array(value.buffer).set(bytes)
       values.set(node.id, value)
-    } else values.set(node.id, checked(given, spec, node, `the parameter${label}`).slice())
+    } else if (given === undefined) throw missingParam(node, spec, params, label)
+    else values.set(node.id, checked(given, spec, node, `the parameter${label}`).slice())
   }
   return values
 }

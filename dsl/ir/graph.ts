@@ -100,6 +100,7 @@ export type CompileErrorTag =
   | 'NoOutputs'
   | 'BadOption' // an option of compile
   | 'OverBudget' // memory: BYTES cannot hold the plan
+  | 'MissingParam' // a parameter without a value, where `interpret` runs the graph
   | 'Unsupported'
   | 'Unverified' // the plan that compile made breaks a law: a bug in the compiler, reported instead of run
 

@@ -14,6 +14,7 @@ import {
   badAttribute,
   foreignFlow,
   misplaced,
+  noBody,
   notAFlow,
   notALane,
   otherDevice,
@@ -261,7 +262,7 @@ export const within = <A>(builder: Builder, body: () => A): A => {
  * The graph whose body is running. Outside of every body, a graph that nothing reads: a flow of it is an
  * error wherever it is used.
  */
-export const current = (): Builder => bodies[bodies.length - 1] ?? new Builder('(none)')
+export const current = (): Builder => bodies[bodies.length - 1] ?? new Builder(noBody)
 
 /** The graph that an operator's result belongs to: the graph of the piped flow, while that graph is open. */
 export const builderOf = (x: unknown): Builder => {

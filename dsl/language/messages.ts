@@ -30,8 +30,25 @@ export const notAFlow = (role: string, value: unknown): UnplacedError =>
       : 'give a flow of this graph',
   )
 
+/** The name of a graph that has no body. */
+export const noBody = '(none)'
+
 /** `other`: the name of the graph that the flow belongs to; absent: this graph, which is complete already. */
 export const foreignFlow = (graph: string, other?: string): UnplacedError =>
+  other === noBody || graph === noBody ? madeOutside(graph, other) : ofAnother(graph, other)
+
+/** A flow that was made, or an operator that was called, while no body was running. */
+const madeOutside = (graph: string, other: string | undefined): UnplacedError =>
+  foreignFlowError(
+    graph === noBody
+      ? 'a call inside the body of a graph'
+      : `a flow of the graph ${graph}, made inside its body`,
+    other === noBody ? 'a flow that was made outside of every body' : 'one outside of every body',
+    'param, state and operators describe the graph whose body is running: ' +
+      'call them inside it, or in a function that the body calls',
+  )
+
+const ofAnother = (graph: string, other: string | undefined): UnplacedError =>
   foreignFlowError(
     `a flow of the graph ${graph}, inside its body`,
     other === undefined ? 'a flow whose graph is complete' : `a flow of the graph ${other}`,

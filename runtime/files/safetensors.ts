@@ -101,12 +101,12 @@ const mismatch = (
     spec.shape.length === tensor.shape.length &&
     spec.shape.every((size, axis) => size === tensor.shape[axis])
   if (spec && (spec.dtype !== tensor.dtype || !sameShape))
-    return fault(showSpec(spec), showSpec(tensor), 'declare the parameter as the file has it')
+    return fault(showSpec(spec), showSpec(tensor), 'declare it in the graph as the file has it')
   if (into.byteLength !== tensor.bytes)
     return fault(
       `${into.byteLength} bytes`,
       `${tensor.bytes} bytes, ${showSpec(tensor)}`,
-      'declare the parameter as the file has it',
+      'declare it in the graph as the file has it',
     )
   return undefined
 }

@@ -25,7 +25,7 @@ export const checkedPlan = (plan: Plan): E.Either<readonly DeviceError[], Plan> 
 
 // The values that JavaScript callers pass most easily instead of a plan.
 const otherThanPlan = (given: unknown): DeviceError | undefined => {
-  if (typeof given !== 'object' || given === null) return undefined
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) return messages.noPlan(given)
   if ('_tag' in given && (given._tag === 'Right' || given._tag === 'Left')) return messages.eitherForPlan
   if ('ir' in given || ('nodes' in given && 'problems' in given)) return messages.graphForPlan
   return undefined

@@ -186,6 +186,7 @@ export class SessionState extends KeptValues {
    */
   async reset(): Promise<number> {
     const at = here().toString()
+    this.keeper.alive()
     const { plan } = this.keeper.open
     const firsts = this.#firsts(at)
     return this.between(async next => {

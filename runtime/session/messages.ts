@@ -61,6 +61,12 @@ export const eitherForPlan: DeviceError = {
   next: 'unwrap it: open(orThrow(compile(graph)))',
 }
 
+export const noPlan = (given: unknown): DeviceError => ({
+  ...notAPlan,
+  found: describe(given),
+  next: 'pass what compile makes of a graph: orThrow(compile(graph)), or a plan that parsePlan has read',
+})
+
 export const graphForPlan: DeviceError = {
   ...notAPlan,
   found: 'a graph',

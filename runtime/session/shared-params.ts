@@ -290,7 +290,7 @@ export class SharedParams implements AsyncDisposable {
 
   #alive(): void {
     if (this.#disposing !== undefined)
-      throw new DisposedError('these parameters', 'make them again: await params(device, source)')
+      throw new DisposedError('this set of parameters', 'make it again: await params(device, source)')
   }
 }
 

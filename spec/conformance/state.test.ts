@@ -17,9 +17,11 @@ import {
   mul,
   orThrow,
   param,
+  parsePlan,
   scan,
   state,
   tensor,
+  toJSON,
   upload,
 } from '../../dsl/index.js'
 import {
@@ -32,6 +34,7 @@ import {
   RunError,
   SafetensorsError,
   type Session,
+  type SwapError,
   safetensors,
 } from '../../runtime/index.js'
 import { rejectionOf } from '../fixtures/errors.js'
@@ -58,6 +61,13 @@ const scaled = graph('scaled', { x: four }, ({ x }) => {
   const w = param('w', four)
   const bias = param('bias', four, { on: 'host' })
   return { y: x.pipe(upload(copy), mul(w), add(bias.pipe(upload(copy))), download(copy)) }
+})
+
+/** Its first value is a function, which no file of the plan has. */
+const startsAs = graph('starts', { x: four }, ({ x }) => {
+  const s = state({ s: four }, { s: into => void into.fill(0) })
+  s.next({ s: s.s.pipe(add(x.pipe(upload(copy)))) })
+  return { y: s.s.pipe(download(copy)) }
 })
 
 const errorOf = async (running: Promise<unknown>): Promise<RunError> => {
@@ -229,6 +239,16 @@ describe.each(present)('between two ticks on %s', device => {
     expect(await errorOf(session.state.write(7 as never))).toMatchObject({ _tag: 'WrongWrite' })
     expect(await firsts(session, [row(1)])).toEqual([101])
     await session.close()
+    const given = await start({ compile: {} })
+    const elsewhere = orThrow(parsePlan(toJSON(orThrow(compile(startsAs)))))
+    const unknownFirst = orThrow(await open(elsewhere, { device, state: { s: row(2) } })())
+    expect(await errorOf(unknownFirst.state.reset())).toMatchObject({ _tag: 'WrongWrite' })
+    await unknownFirst.close()
+    expect(await rejectionOf(unknownFirst.state.reset())).toBeInstanceOf(DisposedError)
+    for (const plan of [undefined, 7, []]) {
+      const { errors } = (await rejectionOf(given.swap(plan as never))) as SwapError
+      expect(errors).toMatchObject([{ _tag: 'BadPlan', wanted: 'a plan' }])
+    }
     for (const use of [
       () => session.state.read('total'),
       () => session.state.write('total', row(1)),

@@ -38,15 +38,17 @@ const bind = (spec: TensorSpec, dims: ReadonlyMap<string, number>): BoundSpec =>
 
 const sizeFault = (node: GraphNode, spec: BoundSpec): CompileError | undefined => {
   const wrong = spec.shape.find(dim => !Number.isSafeInteger(dim) || dim < 0)
-  if (wrong !== undefined)
+  if (wrong !== undefined) {
+    const tooLarge = Number.isInteger(wrong) && wrong > 0
     return fault(
       'BadDimension',
       node.at,
       node.name,
-      'dimensions that are whole numbers from 0',
+      tooLarge ? 'dimensions below 2^53' : 'dimensions that are whole numbers from 0',
       showSpec(spec),
-      'correct the shape',
+      tooLarge ? 'make it smaller' : 'correct the shape',
     )
+  }
   const bytes = spec.shape.reduce((product, dim) => product * dim, elementBytes[spec.dtype] ?? Number.NaN)
   return Number.isSafeInteger(bytes)
     ? undefined

@@ -1,7 +1,8 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { JoinSpec } from '../../ir/kernel-spec.js'
+import { show } from '../../ir/show.js'
 import { type BoundSpec, type DType, isEmpty, showSpec, type TensorSpec } from '../../ir/tensor.js'
-import type { FlowValue } from '../builder.js'
+import { FlowValue } from '../builder.js'
 import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
@@ -67,7 +68,13 @@ const attrsOf =
   (x: TensorSpec): E.Either<UnplacedError, Attrs> =>
     Array.isArray(others) && others.length > 0
       ? E.map(axis => ({ axis }))(axisOf(named(options)['axis'], x))
-      : E.left(badAttribute('a list of flows', typeof others, 'as in a.pipe(concat([b, c], { axis: 0 }))'))
+      : E.left(
+          badAttribute(
+            'a list of flows',
+            Array.isArray(others) ? 'an empty one' : others instanceof FlowValue ? 'one flow' : show(others),
+            'as in a.pipe(concat([b, c], { axis: 0 }))',
+          ),
+        )
 
 /** The shape with the sizes of all values along an axis. */
 export type Joined<S extends Shape, R extends readonly Shape[], A extends number> =

@@ -61,14 +61,19 @@ const unclosed = {
   next: 'return a flow of the same graph, as in (acc, x) => acc.pipe(add(x))',
 } as const
 
+/** A class is a function that cannot be called. */
+const isClass = (value: unknown): boolean =>
+  typeof value === 'function' && /^class\b/.test(Function.prototype.toString.call(value))
+
 /**
  * Runs the body, and closes the delay with its result; undefined, with an error reported, where it has none.
  */
 const nextOf = (next: unknown, acc: FlowValue, x: FlowValue, at: Where): FlowValue | undefined => {
   const { builder } = acc
-  const result: unknown = typeof next === 'function' ? builder.bodies.run(() => next(acc, x)) : undefined
+  const isBody = typeof next === 'function' && !isClass(next)
+  const result: unknown = isBody ? builder.bodies.run(() => next(acc, x)) : undefined
   if (!(result instanceof FlowValue)) {
-    const found = typeof next === 'function' ? `a function that returned ${show(result)}` : show(next)
+    const found = isBody ? `a function that returned ${show(result)}` : isClass(next) ? 'a class' : show(next)
     builder.report(at, 'scan', { ...unclosed, found })
     return undefined
   }

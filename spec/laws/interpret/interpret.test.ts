@@ -233,7 +233,7 @@ describe('interpret', () => {
     const net = graph({ x: two }, ({ x }) => ({ y: x.pipe(upload(), mul(param('w', two)), download()) }))
     expect(await faultsOf(lastValueFrom(interpret(net)({} as never)))).toMatchObject([{ _tag: 'BadOption' }])
     expect(await faultsOf(lastValueFrom(interpret(net)({ x: [f32(1, 2)] })))).toMatchObject([
-      { _tag: 'DTypeMismatch' },
+      { _tag: 'MissingParam' },
     ])
     expect(await faultsOf(lastValueFrom(interpret(net, { dims: { rows: 2 } })({ x: [] })))).toMatchObject([
       { _tag: 'BadOption' },
