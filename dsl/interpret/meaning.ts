@@ -1,5 +1,7 @@
 import { defer, map, type Observable, zip } from 'rxjs'
 import type { GraphIR, GraphNode } from '../ir/graph.js'
+import { show } from '../ir/show.js'
+import type { DType } from '../ir/tensor.js'
 import { type Graph, irOf } from '../language/graph.js'
 import { operators } from '../language/operators/registry.js'
 import type { Ports } from '../language/tensor.js'
@@ -180,12 +182,26 @@ export interface Distance {
   readonly wrong: number | undefined
 }
 
-/** Compares an output with its meaning, element by element. NaN is equal to NaN alone. */
+const numbersOf = (values: HostArray | Float32Array, dtype: DType | undefined): HostArray | Float32Array => {
+  if (!(values instanceof Uint16Array)) return values
+  if (dtype === 'f16' || dtype === 'bf16') return numbers(values, dtype)
+  throw new TypeError(
+    `distance: wanted the element type of a Uint16Array, 'f16' or 'bf16'; found ${show(dtype)}. ` +
+      "Next: distance(found, meant, allowed, 'bf16')",
+  )
+}
+
+/**
+ * Compares an output with its meaning, element by element. NaN is equal to NaN alone. Values of f16 and bf16 are
+ * their bits (`Uint16Array`): `dtype` says of which of the two, and without it a TypeError is thrown.
+ */
 export const distance = (
-  got: HostArray | Float32Array,
-  meant: HostArray | Float32Array,
+  found: HostArray | Float32Array,
+  wanted: HostArray | Float32Array,
   allowed: number,
+  dtype?: DType,
 ): Distance => {
+  const [got, meant] = [numbersOf(found, dtype), numbersOf(wanted, dtype)]
   let difference = got.length === meant.length ? 0 : Number.POSITIVE_INFINITY
   let wrong = difference === 0 ? undefined : Math.min(got.length, meant.length)
   for (let i = 0; i < Math.min(got.length, meant.length); i++) {

@@ -14,7 +14,7 @@ import {
   type SafetensorsFault,
   type StoredTensor,
 } from './safetensors/header.js'
-import { irregular, readFlags } from './whole.js'
+import { irregular, pathOf, readFlags } from './whole.js'
 
 export type {
   Faults as SafetensorsFaults,
@@ -142,10 +142,11 @@ const reader = (path: string, file: FileHandle, header: Header): Safetensors => 
   }
 }
 
-/** Opens a .safetensors file and checks all of its header. The file stays open until `close`. */
+/** Opens a .safetensors file, by its path or URL, and checks all of its header. The file stays open until `close`. */
 export const safetensors =
-  (path: string): TaskEither<Faults, Safetensors> =>
+  (location: string | URL): TaskEither<Faults, Safetensors> =>
   async () => {
+    const path = pathOf(location)
     let file: FileHandle | undefined
     try {
       file = await open(path, readFlags)

@@ -14,6 +14,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 
 /**
  * Flags for opening a path for reading. Opening a FIFO waits for a writer, which may never come, unless it is
@@ -161,3 +162,7 @@ export const writeWhole = (path: string, content: Content): void => {
     rmSync(part, { force: true })
   }
 }
+
+/** The path that a `file:` URL stands for. Any other value is left to what opens it, which reports it. */
+export const pathOf = (file: string | URL): string =>
+  file instanceof URL && file.protocol === 'file:' ? fileURLToPath(file) : (file as string)

@@ -210,7 +210,7 @@ export class SessionState extends KeptValues {
    * `open(plan, { state: safetensors(path) })` goes on with them. Rejects as `read` does, or with a
    * `SafetensorsError`.
    */
-  async save(path: string): Promise<void> {
+  async save(path: string | URL): Promise<void> {
     const at = here().toString()
     const copies = await this.between(async () => {
       const made: (readonly [ValueSpec, HostArray])[] = []

@@ -68,7 +68,7 @@ const checks: Readonly<Record<keyof OpenOptions, Check>> = {
   params: object,
   state: check(
     "values of states by name, or safetensors('state.safetensors')",
-    value => typeof value === 'function' || object.holds(value),
+    value => typeof value === 'function' || (object.holds(value) && !(value instanceof URL)),
   ),
   host: object,
   trace: flag,

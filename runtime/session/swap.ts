@@ -45,7 +45,7 @@ const checks: Readonly<Record<keyof SwapOptions, Check>> = {
   params: object,
   state: check(
     "values of states by name, or safetensors('state.safetensors')",
-    value => typeof value === 'function' || object.holds(value),
+    value => typeof value === 'function' || (object.holds(value) && !(value instanceof URL)),
   ),
   references: object,
   signal: check('an AbortSignal', value => value instanceof AbortSignal),

@@ -2,9 +2,11 @@ import { spawnSync } from 'node:child_process'
 import { mkdtemp, open, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { orThrow } from '../../dsl/index.js'
 import { repeatedKeys } from '../../runtime/files/safetensors/header.js'
 import {
   SafetensorsError,
@@ -344,6 +346,17 @@ describe('the writer', () => {
     await expect(open(path)).rejects.toThrow(/ENOENT/)
     const nowhere = await writeSafetensors(join(folder, 'no', 'such', 'folder'), [])()
     expect(nowhere).toMatchObject({ _tag: 'Left', left: { _tag: 'CannotWrite' } })
+  })
+
+  it('and the reader take file URLs', async () => {
+    const url = pathToFileURL(fresh())
+    const entry = { name: 'a', dtype: 'u8', shape: [1], bytes: Uint8Array.of(7) } as const
+    expect(await writeSafetensors(url, [entry])()).toMatchObject({ _tag: 'Right' })
+    await using file = orThrow(await safetensors(url)())
+    expect([file.path, ...file.tensors.keys()]).toEqual([fileURLToPath(url), 'a'])
+    const elsewhere = new URL('https://example.org/a.safetensors')
+    expect(await safetensors(elsewhere)()).toMatchObject({ left: [{ _tag: 'CannotRead' }] })
+    expect(await writeSafetensors(elsewhere, [entry])()).toMatchObject({ left: { _tag: 'CannotWrite' } })
   })
 
   it('refuses a name twice', async () => {

@@ -196,6 +196,9 @@ describe.each(present)('between two ticks on %s', device => {
   })
 
   it('5 says what cannot be opened', async () => {
+    const url = new URL('file:///tmp/state.safetensors')
+    const asUrl = await open(orThrow(compile(sums)), { device, state: url as never })()
+    expect(E.isLeft(asUrl) && asUrl.left).toMatchObject({ _tag: 'BadOption', found: 'an object (URL)' })
     const plan = orThrow(compile(sums))
     const refused = async (state: unknown) => {
       const result = await open(plan, { device, state: state as never })()

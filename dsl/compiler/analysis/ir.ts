@@ -134,6 +134,19 @@ export type CopiedFor =
   | 'donations'
   | 'order of elements'
 
+/** Why rows are appended by a kernel of its own, and not by that of the attention which reads the value. */
+export type AppendedApart =
+  | 'keys or values alone'
+  | 'other rows'
+  | 'many queries'
+  | 'other layout'
+  | 'ordered by after'
+  | 'another lane'
+  | 'one memory'
+  | 'touched between'
+  | 'far apart'
+  | 'donations'
+
 /**
  * A kernel that changes a value in its memory or makes the next value of a state there; or, `copied`,
  * elsewhere.
@@ -146,6 +159,8 @@ export interface Change {
   readonly state?: true
   /** The kernel of attention that does it, where it is none of its own. */
   readonly by?: string
+  /** Of rows that are appended to what attention reads: why its kernel does not do it. */
+  readonly apart?: { readonly reader: string; readonly because: AppendedApart }
   readonly at: Where
   readonly copied?: CopiedFor
   /** The name of the reader because of which it is a copy. */

@@ -1,4 +1,4 @@
-import type { Change, CopiedFor, Evaluation, Operation } from '../../compiler/analysis/ir.js'
+import type { AppendedApart, Change, CopiedFor, Evaluation, Operation } from '../../compiler/analysis/ir.js'
 import {
   type Apart,
   type Decisions,
@@ -138,15 +138,33 @@ const whyCopied: Readonly<Record<CopiedFor, string>> = {
   'order of elements': 'the kernel reads the value before in another order of elements',
 }
 
+const whyAppendedApart: Readonly<Record<AppendedApart, string>> = {
+  'keys or values alone': 'not both its keys and its values are appended to',
+  'other rows': 'keys and values have another number of rows, or another position',
+  'many queries': 'its kernel appends only where few queries share keys, and rows are short',
+  'other layout': 'it reads keys or values in another layout than they are appended in, or a view of them',
+  'ordered by after': 'after() orders one of them',
+  'another lane': 'it is on another lane, or another device',
+  'one memory': 'keys, values or what is appended lie in one memory',
+  'touched between':
+    'another operation reads or writes the value, or changes the rows or their position, before it',
+  'far apart': 'too many operations stand between them',
+  donations: 'a donated value is read later in the program',
+}
+
 const changesOf = (changes: readonly Change[]): NonNullable<Choices['changes']> =>
-  changes.map(({ name, of, at, state, copied, reader = '', by }) => {
+  changes.map(({ name, of, at, state, copied, reader = '', by, apart }) => {
     const kernel = by === undefined ? '' : `, in the kernel of ${by}`
     const why = copied === undefined ? '' : `: ${reader} ${whyCopied[copied]}`.replace(':  ', ': ')
     const says =
       state === undefined
         ? `${name} changes ${copied === undefined ? `${of} in place` : `a copy of ${of}`}${kernel}`
         : `the next ${of} is ${copied === undefined ? `made in place by ${name}` : `a copy of ${name}`}`
-    return { says: `${says}${why}`, at: String(at) }
+    const alone =
+      apart === undefined
+        ? ''
+        : `; no part of the kernel of ${apart.reader}: ${whyAppendedApart[apart.because]}`
+    return { says: `${says}${why}${alone}`, at: String(at) }
   })
 
 const efforts: Readonly<Record<Fusion['effort'], string>> = {

@@ -23,10 +23,14 @@ interface PadAttrs {
 
 const attrsFrom = (attrs: Attrs): PadAttrs => attrs as unknown as PadAttrs
 
+/** Without an element more the value stays as it is. */
+const isNothing = ({ before, after }: PadAttrs): boolean => before + after === 0
+
 const infer = ([x]: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError, TensorSpec> => {
   const { axis, before, after } = attrsFrom(attrs)
   const { dtype, shape } = x!
   const size = shape[axis]
+  if (isNothing(attrsFrom(attrs))) return E.right(x!)
   return typeof size === 'number'
     ? E.right({ dtype, shape: shape.map((own, d) => (d === axis ? before + size + after : own)) })
     : E.left(
@@ -43,7 +47,11 @@ const spec = (x: BoundSpec, output: BoundSpec, attrs: Attrs): JoinSpec => {
 export const padOperator: Operator = {
   name: 'pad',
   infer,
-  lower: ([x], output, attrs) => lowerJoin(spec(x!, output, attrs), [x!], output),
+  lower: ([x], output, attrs) =>
+    isNothing(attrsFrom(attrs))
+      ? { as: 'view', offsetBytes: 0 }
+      : lowerJoin(spec(x!, output, attrs), [x!], output),
+  mayBeView: true,
   withEmpty: (_, attrs) => attrsFrom(attrs).value,
   reference: (inputs, [x], output, attrs) => runJoin(spec(x!, output, attrs), inputs),
   tolerance: () => 0,
@@ -72,10 +80,10 @@ const attrsOf =
   (x: TensorSpec): E.Either<UnplacedError, Attrs> =>
     E.chain((axis: number): E.Either<UnplacedError, Attrs> => {
       const { before = 0, after = 0, value = 0 } = named(options)
-      if (!isCount(before) || !isCount(after) || before + after === 0)
+      if (!isCount(before) || !isCount(after))
         return E.left(
           badAttribute(
-            'before or after: whole numbers from 0 to 2147483647, not both 0',
+            'before and after: whole numbers from 0 to 2147483647',
             show(options),
             'as in pad({ axis: 1, before: 2 })',
           ),

@@ -4,7 +4,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { type BoundSpec, type DType, tensorBytes } from '../../../dsl/ir/tensor.js'
 import { describe } from '../../values.js'
-import { irregular, partOf, targetOf } from '../whole.js'
+import { irregular, partOf, pathOf, targetOf } from '../whole.js'
 import type { SafetensorsFault } from './header.js'
 
 /** A tensor to write: all its bytes, or chunks that are made while the file is written. */
@@ -69,11 +69,12 @@ const described = (value: unknown): string => {
  */
 export const writeSafetensors =
   (
-    path: string,
+    location: string | URL,
     entries: readonly TensorToWrite[],
     metadata: Readonly<Record<string, string>> = {},
   ): TaskEither<SafetensorsFault, void> =>
   async () => {
+    const path = pathOf(location)
     const fault = (subject: string, wanted: string, found: string, next: string) =>
       E.left<SafetensorsFault>({
         _tag: 'CannotWrite',

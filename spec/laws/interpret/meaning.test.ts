@@ -145,3 +145,14 @@ it('allows whole types nothing, and most floats some units in the last place', a
   expect(at('f16', 0.9)).toBeLessThan(5e-2)
   expect(at('bf16', 0.9)).toBeLessThan(2e-1)
 })
+
+it('distance compares f16 and bf16 as the numbers they are, and asks which of the two', () => {
+  const [one, next] = [Uint16Array.of(0x3f80), Uint16Array.of(0x3f81)]
+  expect(distance(one, next, 2 ** -7, 'bf16')).toEqual({
+    difference: 2 ** -7,
+    scale: 1 + 2 ** -7,
+    wrong: undefined,
+  })
+  expect(distance(one, next, 2 ** -8, 'bf16').wrong).toBe(0)
+  expect(() => distance(one, next, 1)).toThrow(/element type of a Uint16Array.*Next: distance/)
+})

@@ -117,6 +117,20 @@ describe('concat and pad', () => {
     )
   })
 
+  it('pad by nothing is the value itself, along a symbol too', async () => {
+    const x = f32([2, 3], 1, 2, 3, 4, 5, 6)
+    for (const options of [{ axis: 1 }, { axis: 0, before: 0, after: 0 }])
+      expect(await compute([x], a => a.pipe(braid.pad(options)))).toMatchObject({
+        shape: [2, 3],
+        values: [1, 2, 3, 4, 5, 6],
+      })
+    const made = braid.graph({ x: braid.tensor('f32', ['n']) }, ({ x }) => ({
+      y: x.pipe(braid.upload(), braid.pad({ axis: 0 }), braid.download()),
+    }))
+    const { nodes } = braid.orThrow(braid.compile(made, { dims: { n: 4 } }))
+    expect(nodes.map(({ op }) => op)).toEqual(['upload', 'download'])
+  })
+
   it('pad refuses what does not fit', () => {
     const tags = (x: Given, options: unknown) => problemsOf([x], a => a.pipe(braid.pad(options as never)))
     const x = f32([2, 3])
@@ -124,7 +138,6 @@ describe('concat and pad', () => {
     for (const options of [
       undefined,
       { axis: 2, before: 1 },
-      { axis: 0 },
       { axis: 0, before: -1 },
       { axis: 0, before: 1.5 },
       { axis: 0, after: 1, value: '0' },

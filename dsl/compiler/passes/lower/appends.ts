@@ -5,7 +5,7 @@ import {
   canAppend,
 } from '../../../ir/kernel-spec.js'
 import { accessesOf } from '../../analysis/accesses.js'
-import type { Lowered, Operation } from '../../analysis/ir.js'
+import type { AppendedApart, Change, Lowered, Operation } from '../../analysis/ir.js'
 import { changed } from '../../analysis/operations.js'
 
 //   append k, r, at → k' · append v, s, at → v' · attention q, k', v' → y
@@ -24,18 +24,24 @@ const isDense = ({ offset, strides }: AttentionOperand, groups: number, keys: nu
 class Appends {
   /** By buffer: the append that yields it. */
   private readonly by = new Map<number, number>()
+  /** The last one so far that writes the memory of a buffer. */
+  private readonly byRoot = new Map<number, number>()
   private readonly controlled: ReadonlySet<number>
   /** By attention: the appends to its keys and to its values. */
   readonly joined = new Map<number, readonly [number, number]>()
+  /** By append that stays a kernel: the attention that reads what it yields, and why it does not append. */
+  readonly apart = new Map<number, NonNullable<Change['apart']>>()
 
   constructor(private readonly ir: Lowered) {
     this.controlled = new Set((ir.control ?? []).flatMap(({ later, earlier }) => [later, earlier]))
     // An order against that of the program, which donations make, could close a circle with a kernel that is
     // later.
-    if (ir.operations.some(({ after }, i) => after.some(earlier => earlier > i))) return
+    const isTurned = ir.operations.some(({ after }, i) => after.some(earlier => earlier > i))
     ir.operations.forEach((operation, i) => {
-      if (operation.kernel?.kind === 'append') this.by.set(operation.writes[0]!, i)
-      else if (operation.kernel?.kind === 'attention') this.meet(i, operation, operation.kernel)
+      if (operation.kernel?.kind === 'append') {
+        this.by.set(operation.writes[0]!, i)
+        this.byRoot.set(this.root(operation.writes[0]!), i)
+      } else if (operation.kernel?.kind === 'attention') this.meet(i, operation, operation.kernel, isTurned)
     })
   }
 
@@ -43,28 +49,58 @@ class Appends {
     return this.ir.buffers[buffer]!.root
   }
 
-  private meet(i: number, attention: Operation, spec: AttentionSpec): void {
+  private meet(i: number, attention: Operation, spec: AttentionSpec, isTurned: boolean): void {
     const [, k, v] = attention.reads as readonly [number, number, number]
-    const both = [this.by.get(k), this.by.get(v)]
-    const [first, second] = both
-    if (first === undefined || second === undefined || first === second) return
-    const appends = [this.ir.operations[first]!, this.ir.operations[second]!] as const
-    const fits =
-      this.isOfCache(spec, appends) &&
-      [first, second, i].every(each => !this.controlled.has(each)) &&
-      appends.every(
-        ({ lane, device }) => lane?.name === attention.lane?.name && device === attention.device,
-      ) &&
-      this.isApart(attention, appends) &&
-      this.isFree(i, [first, second], appends)
-    if (fits) this.joined.set(i, [first, second])
+    const [first, second] = [this.by.get(k), this.by.get(v)]
+    const because =
+      first === undefined || second === undefined || first === second
+        ? this.oneAlone([k, v])
+        : isTurned
+          ? 'donations'
+          : this.whyApart(i, attention, spec, [first, second])
+    if (because === undefined && first !== undefined && second !== undefined)
+      this.joined.set(i, [first, second])
+    else if (because !== undefined)
+      for (const append of [first ?? this.byRoot.get(this.root(k)), second ?? this.byRoot.get(this.root(v))])
+        if (append !== undefined && !this.apart.has(append))
+          this.apart.set(append, { reader: attention.name, because })
+  }
+
+  /** Of keys and values, not both of which some append yields as attention reads them. */
+  private oneAlone(both: readonly number[]): AppendedApart | undefined {
+    const appended = both.filter(buffer => this.byRoot.has(this.root(buffer)))
+    return appended.length === 0 ? undefined : appended.length === 1 ? 'keys or values alone' : 'other layout'
+  }
+
+  private whyApart(
+    i: number,
+    attention: Operation,
+    spec: AttentionSpec,
+    both: readonly [number, number],
+  ): AppendedApart | undefined {
+    const appends = [this.ir.operations[both[0]]!, this.ir.operations[both[1]]!] as const
+    const here = ({ lane, device }: Operation): boolean =>
+      lane?.name === attention.lane?.name && device === attention.device
+    return (
+      this.notOfCache(spec, appends) ??
+      ([...both, i].some(each => this.controlled.has(each))
+        ? 'ordered by after'
+        : !appends.every(here)
+          ? 'another lane'
+          : this.isApart(attention, appends)
+            ? this.notFree(i, both, appends)
+            : 'one memory')
+    )
   }
 
   /**
-   * Whether the same number of rows is appended at the same position of the keys and values, as attention has
+   * Why not the same number of rows is appended at the same position of the keys and values, as attention has
    * them.
    */
-  private isOfCache(spec: AttentionSpec, appends: readonly [Operation, Operation]): boolean {
+  private notOfCache(
+    spec: AttentionSpec,
+    appends: readonly [Operation, Operation],
+  ): AppendedApart | undefined {
     const { batch, groups, keys, size, valueSize, k, v } = spec
     const [first, second] = appends.map(({ kernel }) => kernel as AppendSpec) as [AppendSpec, AppendSpec]
     const [at, other] = appends.map(({ reads }) => this.ir.buffers[reads[2]!]!)
@@ -72,19 +108,17 @@ class Appends {
       [first, k, size],
       [second, v, valueSize],
     ]
-    return (
-      first.count === second.count &&
-      canAppend(spec, first.count) &&
-      at!.root === other!.root &&
-      at!.offset === other!.offset &&
-      rows.every(
-        ([append, operand, row]) =>
-          append.outer === batch * groups &&
-          append.length === keys &&
-          append.inner === row &&
-          isDense(operand, groups, keys, row),
-      )
+    if (first.count !== second.count || at!.root !== other!.root || at!.offset !== other!.offset)
+      return 'other rows'
+    if (!canAppend(spec, first.count)) return 'many queries'
+    const fits = rows.every(
+      ([append, operand, row]) =>
+        append.outer === batch * groups &&
+        append.length === keys &&
+        append.inner === row &&
+        isDense(operand, groups, keys, row),
     )
+    return fits ? undefined : 'other layout'
   }
 
   /**
@@ -100,14 +134,14 @@ class Appends {
     return caches[0] !== caches[1] && others.every(buffer => !caches.includes(this.root(buffer)))
   }
 
-  /** Whether the appends may come as late as the attention. */
-  private isFree(
+  /** Why the appends may not come as late as the attention. */
+  private notFree(
     attention: number,
     both: readonly [number, number],
     appends: readonly [Operation, Operation],
-  ): boolean {
+  ): AppendedApart | undefined {
     const from = Math.min(...both)
-    if (attention - from > mostBetween) return false
+    if (attention - from > mostBetween) return 'far apart'
     const caches = appends.map(({ writes }) => this.root(writes[0]!))
     const rows = appends.flatMap(({ reads }) => reads.slice(1).map(buffer => this.root(buffer)))
     for (let i = from + 1; i < attention; i++) {
@@ -119,9 +153,9 @@ class Appends {
         writes.some(buffer => rows.includes(this.root(buffer))) ||
         after.some(earlier => both.includes(earlier))
       )
-        return false
+        return 'touched between'
     }
-    return true
+    return undefined
   }
 }
 
@@ -144,9 +178,14 @@ const joinedOf = (ir: Lowered, i: number, [first, second]: readonly [number, num
 
 /** Attention writes the rows that are appended to its keys and values, where `fuse` allows it. */
 export const withAppends = (ir: Lowered): Lowered => {
-  const { joined } = new Appends(ir)
-  if (joined.size === 0) return ir
-  const { operations, buffers, control, changes } = ir
+  const { joined, apart } = new Appends(ir)
+  const why = new Map([...apart].map(([append, found]) => [ir.operations[append]!.name, found]))
+  const explained = ir.changes?.map(change => {
+    const found = change.state ? undefined : why.get(change.name)
+    return found === undefined ? change : { ...change, apart: found }
+  })
+  if (joined.size === 0) return explained === undefined ? ir : { ...ir, changes: explained }
+  const { operations, buffers, control } = ir
   const into = new Map([...joined].flatMap(([i, both]) => both.map(each => [each, i] as const)))
   let count = 0
   const now = operations.map((_, i) => (into.has(i) ? -1 : count++))
@@ -167,10 +206,10 @@ export const withAppends = (ir: Lowered): Lowered => {
       : {
           control: control.map(edge => ({ ...edge, later: now[edge.later]!, earlier: now[edge.earlier]! })),
         }),
-    ...(changes === undefined
+    ...(explained === undefined
       ? {}
       : {
-          changes: changes.map(change => {
+          changes: explained.map(change => {
             const kernel = change.state ? undefined : by.get(change.name)
             return kernel === undefined ? change : { ...change, by: kernel }
           }),
