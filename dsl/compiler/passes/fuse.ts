@@ -134,12 +134,20 @@ class Fusing {
     const hasIndices = values.elementwise.some(own => own?.given !== undefined)
     const mayGo = (id: number): boolean =>
       hasIndices && (values.elementwise[id] !== undefined || values.apart[id] === 'product')
-    for (const { op, inputs } of nodes) if (op === 'delay') kept[inputs[0]!] = 1
-    for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) kept[id] = 1
-    for (let id = nodes.length - 1; id >= 0; id--) {
-      if (!this.isInner(id) && values.viewFrom[id]! < 0 && !mayGo(id)) kept[id] = 1
-      if (kept[id] === 0 || this.isInner(id) || nodes[id]!.op === 'delay') continue
-      for (const input of (fused[id] ?? nodes[id]!).inputs) kept[input] = 1
+    const needed: number[] = []
+    const need = (id: number): void => {
+      if (kept[id] === 1) return
+      kept[id] = 1
+      needed.push(id)
+    }
+    for (const { op, inputs } of nodes) if (op === 'delay') need(inputs[0]!)
+    for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) need(id)
+    for (let id = nodes.length - 1; id >= 0; id--)
+      if (!this.isInner(id) && values.viewFrom[id]! < 0 && !mayGo(id)) need(id)
+    for (let id = needed.pop(); id !== undefined; id = needed.pop()) {
+      // The kernel that yields a result stands in the place of its last member, which nothing else may read.
+      if (this.isInner(id)) need(this.regions.of[id]!.members[0]!)
+      else if (nodes[id]!.op !== 'delay') for (const input of (fused[id] ?? nodes[id]!).inputs) need(input)
     }
     return kept
   }

@@ -46,6 +46,7 @@ import {
   renderAll,
   reshape,
   rmsNorm,
+  scan,
   softmax,
   sub,
   sum,
@@ -419,6 +420,17 @@ describe('fuse', () => {
     expect(explain(plan)).toContain('add[0]: mul[0], add[0]')
     const other = orThrow(compile(made, { fuse: false })) as Plan
     expect(`${textOf(other)} ${explain(other)}`).not.toContain('fused')
+  })
+
+  test('keeps a kernel whose last value only gave an index its shape, where another one is an output', () => {
+    const made = graph('shaped', { x: tensor('f32', [4, 1]) }, ({ x }) => {
+      const first = x.pipe(upload(), relu())
+      const places = first.pipe(relu(), relu(), iota({ axis: 0 }))
+      const sum = places.pipe(scan((acc, place) => acc.pipe(add(place)), 0))
+      return { sum: sum.pipe(download()), first: first.pipe(download()) }
+    })
+    for (const mode of ['eager', 'graph'] as const)
+      expect(verify(orThrow(compile(made, { fuse: true, mode })))).toEqual([])
   })
 
   test('reads of memory what its operations together need from outside, and writes what others read', () => {
