@@ -384,7 +384,7 @@ describe.each(present)('shared parameters, on %s', name => {
       subject: 'w',
       wanted,
       found: `f32[${size}]`,
-      next: 'declare the parameter as the file has it',
+      next: 'declare it in the graph as the file has it',
     })
     const none = join(folder, 'none.safetensors')
     await expect(params(device, safetensors(none))).rejects.toThrow(none)
