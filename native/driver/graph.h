@@ -172,8 +172,8 @@ class GraphCalls {
   // inside child and conditional nodes go with their node.
   virtual Status graphCreate(Graph*) { return Status::notSupported; }
   virtual Status graphDestroy(Graph) { return Status::notSupported; }
-  // Neither this nor a child node copies a graph that a condition was made for, here or inside: notSupported,
-  // also once no node reads the condition.
+  // Neither this nor a child node copies a graph that a condition was made for, here or inside, also once no
+  // node reads it, nor a conditional node's body: notSupported.
   virtual Status graphClone(Graph* /*clone*/, Graph) { return Status::notSupported; }
   // The node of the clone that was made of `original`.
   virtual Status graphFindInClone(GraphNode*, GraphNode /*original*/, Graph /*clone*/) {
@@ -234,7 +234,7 @@ class GraphCalls {
   // Exchanges the calling thread's mode, which is `global` at first.
   virtual Status captureModeExchange(CaptureMode*) { return Status::notSupported; }
 
-  // Executables.
+  // Executables. A graph with conditional nodes has one at a time, and its bodies have none: notSupported.
   virtual Status graphInstantiate(GraphExec*, Graph, const InstantiateOptions&, InstantiateResult*) {
     return Status::notSupported;
   }

@@ -33,7 +33,13 @@ Status Graphs::instantiate(GraphExec* exec, Graph graph, InstantiateResult* resu
   *result = InstantiateResult::error;
   const GraphData* found = find(graph);
   if (!found) return unknownGraph(detail);
+  if (found->isConditional())
+    return wrong(Status::notSupported, "a body of a conditional node runs with the graph around it", detail);
+  if (found->contains(NodeKind::conditional) &&
+      std::ranges::any_of(execs_, [&](const auto& exec) { return exec.second->graph == found->id; }))
+    return wrong(Status::notSupported, "a graph with conditional nodes has one executable at a time", detail);
   auto made = std::make_unique<ExecData>();
+  made->graph = found->id;
   made->image = makeImage(*found, result);
   if (!made->image)
     return wrong(Status::invalidValue, std::string("the graph cannot run: ") + instantiateResultName(*result),

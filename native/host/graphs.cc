@@ -198,8 +198,10 @@ Status Graphs::find(const GraphData& graph, const GraphNode* nodes, std::size_t 
   return Status::ok;
 }
 
-// A condition is of one graph, from when it is made on, and so is a conditional node.
+// A condition is of one graph, from when it is made on, and so are a conditional node and its bodies.
 Status Graphs::copyable(const GraphData& graph, std::string* detail) {
+  if (graph.isConditional())
+    return wrong(Status::notSupported, "a body of a conditional node cannot be copied", detail);
   if (!graph.hasCondition() && !graph.contains(NodeKind::conditional)) return Status::ok;
   return wrong(Status::notSupported, "a graph that a condition was made for cannot be copied", detail);
 }

@@ -14,6 +14,7 @@ namespace braid::host {
 
 // An executable: the image that launches share, and what it keeps alive.
 struct ExecData {
+  std::uint64_t graph = 0;  // that it was instantiated from
   std::shared_ptr<Image> image;
   std::shared_ptr<const UserReferences> users;
   std::shared_ptr<std::atomic<std::uint64_t>> flights = std::make_shared<std::atomic<std::uint64_t>>(0);

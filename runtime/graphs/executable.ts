@@ -7,7 +7,15 @@ import { laneAccess } from '../device/lane-access.js'
 import { DisposedError } from '../errors.js'
 import { copiesNoCondition, setsOwnConditions } from './conditions.js'
 import type { GraphDefinition } from './definition.js'
-import { fitsBody, type GraphPlace, Hierarchy, noCopyOf, nodeFor, wholeGraphFor } from './hierarchy.js'
+import {
+  fitsBody,
+  type GraphPlace,
+  Hierarchy,
+  noCopyOf,
+  nodeFor,
+  noExecutableOf,
+  wholeGraphFor,
+} from './hierarchy.js'
 import { childFor, type GraphNode } from './node.js'
 import { awaitsHost, objectOf, type ParamsOf, paramsOf } from './node-params.js'
 import { triedOn } from './refusals.js'
@@ -49,14 +57,21 @@ export class ExecutableGraph implements Disposable {
     this.#number = native.number
   }
 
-  /** Throws an `AllocatorError` that names the reason where the graph cannot run: a cycle, for instance. */
+  /**
+   * Throws an `AllocatorError` that names the reason where the graph cannot run: a cycle, for instance. A graph
+   * with conditional nodes has one executable at a time, as CUDA has it; its bodies have none of their own.
+   */
   static instantiate(definition: GraphDefinition, options: InstantiateOptions = {}): ExecutableGraph {
     const at = 'ExecutableGraph.instantiate'
     const place = wholeGraphFor(definition, at)
     setsOwnConditions(place, at)
     const { hierarchy, id } = place
     const priorities = reading(at, () => optionsFor(options, at).nodePriorities === true)
-    const made = hierarchy.tried(at, () => hierarchy.native.instantiate(id, priorities))
+    const made = hierarchy.tried(
+      at,
+      () => hierarchy.native.instantiate(id, priorities),
+      () => noExecutableOf(place, at),
+    )
     if (typeof made === 'string')
       throw new AllocatorError({
         _tag: 'BadArgument',

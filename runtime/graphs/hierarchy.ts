@@ -76,8 +76,31 @@ const child = 4
 const conditional = 13
 const callbacksAndEvents = [3, 6, 7]
 
+const ofABody = (at: string): Error =>
+  badUse(
+    at,
+    'a graph',
+    'a graph that is no body of a conditional node, nor inside one',
+    'one that is: it runs with the graph around it, and the driver does not copy it',
+    'use the graph around it, or add the same nodes to a graph of their own',
+  )
+
+/** Why the graph cannot be instantiated, if it is that. */
+export const noExecutableOf = ({ hierarchy, id }: GraphPlace, at: string): Error | undefined => {
+  if (hierarchy.inConditional(id)) return ofABody(at)
+  if (!hierarchy.contains(id, [conditional])) return undefined
+  return badUse(
+    at,
+    'definition',
+    'a graph without an executable: one with conditional nodes has one executable at a time',
+    'one with conditional nodes, and an executable that is not disposed of',
+    'launch that one again, or dispose of it first',
+  )
+}
+
 /** Why a copy of the graph cannot be made, if it is that. */
 export const noCopyOf = ({ hierarchy, id }: GraphPlace, at: string): Error | undefined => {
+  if (hierarchy.inConditional(id)) return ofABody(at)
   if (hierarchy.contains(id, [conditional]))
     return badUse(
       at,

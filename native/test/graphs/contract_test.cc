@@ -156,7 +156,7 @@ TEST_P(Graphs, ACloneIsACopyWhoseNodesAreFound) {
 
 // Although no node reads the condition any more.
 TEST_P(Graphs, AGraphThatAConditionWasMadeForIsNotCopied) {
-  const Graph made = graph(), parent = graph(), plain = graph();
+  const Graph made = graph(), parent = graph();
   add(made, NodeParams::empty());
   Condition condition = 0;
   GraphNode node = nullptr, refused = nullptr;
@@ -171,17 +171,38 @@ TEST_P(Graphs, AGraphThatAConditionWasMadeForIsNotCopied) {
       driver_->nodeAddConditional(&node, made, nullptr, 0, condition, ConditionalKind::branch, &body, 1),
       Status::ok);
   expectRefused();
-  // What is inside has no condition of its own.
+  // Nor is what is inside: it runs with the graph around it.
   add(body, NodeParams::empty());
-  ASSERT_EQ(driver_->graphClone(&clone, body), Status::ok) << driver_->lastDetail();
-  EXPECT_EQ(nodes(clone).size(), 1u);
-  driver_->graphDestroy(clone);
+  EXPECT_EQ(driver_->graphClone(&clone, body), Status::notSupported);
+  EXPECT_EQ(driver_->nodeAdd(&refused, parent, nullptr, 0, NodeParams::embed(body)), Status::notSupported);
+  GraphExec none = nullptr;
+  InstantiateResult result = InstantiateResult::success;
+  EXPECT_EQ(driver_->graphInstantiate(&none, body, {}, &result), Status::notSupported);
   ASSERT_EQ(driver_->nodeDestroy(node), Status::ok);
   expectRefused();
-  for (const Graph each : {made, parent, plain}) driver_->graphDestroy(each);
+  for (const Graph each : {made, parent}) driver_->graphDestroy(each);
 }
 
 // Executables.
+
+TEST_P(Graphs, AGraphWithConditionalNodesHasOneExecutableAtATime) {
+  const Graph made = graph();
+  Condition condition = 0;
+  GraphNode node = nullptr;
+  Graph body = nullptr;
+  ASSERT_EQ(driver_->conditionCreate(&condition, made, true, 1), Status::ok);
+  ASSERT_EQ(
+      driver_->nodeAddConditional(&node, made, nullptr, 0, condition, ConditionalKind::branch, &body, 1),
+      Status::ok);
+  add(body, NodeParams::empty());
+  const GraphExec first = instantiate(made);
+  GraphExec second = nullptr;
+  InstantiateResult result = InstantiateResult::success;
+  EXPECT_EQ(driver_->graphInstantiate(&second, made, {}, &result), Status::notSupported);
+  ASSERT_EQ(driver_->execDestroy(first), Status::ok);
+  runOnce(made);
+  driver_->graphDestroy(made);
+}
 
 TEST_P(Graphs, AnExecutableIsACopy) {
   const DeviceAddress memory = words(2);
@@ -396,7 +417,7 @@ TEST_P(Graphs, NodesInsideAreUpdatedAndDisabledInTheExecutable) {
   for (const auto& [root, node] :
        {std::pair{made, nodes(deep)[0]}, std::pair{conditional, add(body, fill(1))}}) {
     write(memory, {0});
-    const GraphExec exec = instantiate(root), other = instantiate(root);
+    const GraphExec exec = instantiate(root);
     const Stream on = stream();
     GraphGate gate;
     std::uint32_t* queued = pinned(1);
@@ -409,8 +430,6 @@ TEST_P(Graphs, NodesInsideAreUpdatedAndDisabledInTheExecutable) {
     EXPECT_EQ(*queued, 1u);
     launch(exec);
     EXPECT_EQ(read(memory, 1), std::vector<std::uint32_t>{2});
-    launch(other);
-    EXPECT_EQ(read(memory, 1), std::vector<std::uint32_t>{1});
     bool enabled = true;
     ASSERT_EQ(driver_->execNodeEnable(exec, node, false), Status::ok) << driver_->lastDetail();
     ASSERT_EQ(driver_->execNodeEnabled(exec, node, &enabled), Status::ok);
@@ -424,7 +443,8 @@ TEST_P(Graphs, NodesInsideAreUpdatedAndDisabledInTheExecutable) {
     launch(exec);
     EXPECT_EQ(read(memory, 1), std::vector<std::uint32_t>{9});
     driver_->execDestroy(exec);
-    driver_->execDestroy(other);
+    runOnce(root);
+    EXPECT_EQ(read(memory, 1), std::vector<std::uint32_t>{1});
   }
   for (const Graph each : {leaf, middle, made, conditional}) driver_->graphDestroy(each);
 }

@@ -219,14 +219,16 @@ describe.each(present)('cases of graphs on %s', name => {
     expect((await result())[0]).toEqual([3])
     graph.updateNode(deep, { to: x, value: 4, bits: 32 })
     expect((await result())[0]).toEqual([4])
-    // The definition itself stays as it was.
-    using fresh = ExecutableGraph.instantiate(definition)
-    fresh.launch(lane)
-    expect(await contentOf(device, lane, y)).toEqual([1])
     const late = child.bodies[0]!.fill(y, 2, { bits: 32 })
     expect(() => graph.updateNode(late, { to: y, value: 2, bits: 32 })).toThrow(
       /wanted\s+a node that the graph had when it was instantiated/,
     )
+    late.destroy()
+    // The definition itself stays as it was.
+    graph[Symbol.dispose]()
+    using fresh = ExecutableGraph.instantiate(definition)
+    fresh.launch(lane)
+    expect(await contentOf(device, lane, y)).toEqual([1])
   })
 
   it('updates of each kind reach later executables; one of the wrong kind changes nothing', async () => {

@@ -134,28 +134,35 @@ describe.each(present)('misuse of graphs on %s', name => {
     using block = lane.malloc(KiB)
     using definition = GraphDefinition.create(device)
     using parent = GraphDefinition.create(device)
+    using plain = GraphDefinition.create(device)
+    plain.fill(block, 3, { bits: 32 })
     const condition = definition.condition(1)
-    const [body] = definition.whileLoop(condition).bodies
-    lane.fill32(block, 0)
-    using builder = GraphBuilder.create(lane, { into: body! }).begin()
-    lane.fill32(block, 3)
+    const inner = definition.embed(plain).bodies[0]!
+    const [body] = definition.ifThen(condition).bodies
+    using builder = GraphBuilder.create(lane, { into: inner }).begin()
     builder.setCondition(condition, block)
     builder.end()
-    const added = body!.setCondition(condition, block)
-    for (const setter of [added, body!.nodes.find(({ kind }) => kind === 'kernel')!]) {
-      expect(() => body!.clone()).toThrow(/a graph whose nodes set no condition/)
-      expect(() => parent.embed(body!)).toThrow(/a graph whose nodes set no condition/)
-      expect(() => ExecutableGraph.instantiate(body!)).toThrow(/of its own/)
+    const captured = inner.nodes.find(({ kind }) => kind === 'kernel')!
+    for (const setter of [inner.setCondition(condition, block), captured]) {
+      expect(() => inner.clone()).toThrow(/a graph whose nodes set no condition/)
+      expect(() => parent.embed(inner)).toThrow(/a graph whose nodes set no condition/)
+      expect(() => ExecutableGraph.instantiate(inner)).toThrow(/of its own/)
       setter.destroy()
     }
-    using copy = body!.clone()
+    using copy = inner.clone()
     expect(copy.nodes.map(({ kind }) => kind)).toEqual(['fill'])
-    parent.embed(body!)
+    parent.embed(inner)
     using graph = ExecutableGraph.instantiate(parent)
     graph.launch(lane)
     expect(await contentOf(device, lane, block)).toEqual([3])
-    using alone = ExecutableGraph.instantiate(body!)
-    alone.launch(lane)
+    // A body runs with the graph around it, which has one executable at a time.
+    expect(() => body!.clone()).toThrow(/a graph that is no body of a conditional node/)
+    expect(() => parent.embed(body!)).toThrow(/a graph that is no body of a conditional node/)
+    expect(() => ExecutableGraph.instantiate(body!)).toThrow(/a graph that is no body of a conditional node/)
+    const whole = ExecutableGraph.instantiate(definition)
+    expect(() => ExecutableGraph.instantiate(definition)).toThrow(/one executable at a time/)
+    whole[Symbol.dispose]()
+    ExecutableGraph.instantiate(definition)[Symbol.dispose]()
     // CUDA copies no graph that a condition was made for, whether or not a node reads it.
     using other = GraphDefinition.create(device)
     const branch = other.ifThen(other.condition(1))
