@@ -193,7 +193,7 @@ TEST(HostMap, RandomProgramsComputeWhatAPlainLoopDoes) {
       else if (kind == 1)
         instruction.op = MapOp::constant, instruction.constant = random.real() * 3;
       else
-        instruction = {static_cast<MapOp>(static_cast<int>(MapOp::select) + random.below(29)), earlier(),
+        instruction = {static_cast<MapOp>(static_cast<int>(MapOp::select) + random.below(31)), earlier(),
                        earlier(), earlier(), 0};
       spec.code.push_back(instruction);
     }
