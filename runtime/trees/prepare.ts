@@ -17,20 +17,15 @@ import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import type { DeviceError } from '../errors.js'
 import { checkedPlan, unrunnable } from '../session/check-plan.js'
 import { brokenLaws } from '../session/messages.js'
+import {
+  eachShape,
+  type Families,
+  type FamilyMember,
+  familyFaults,
+  memberOf,
+  type TreeSpec,
+} from './families.js'
 import { notATree } from './messages.js'
-import { eachShape, type Families, type FamilyMember, familyFaults, memberOf } from './shapes.js'
-
-/**
- * A tree as data: what `tree` makes, whatever its types. Names are any text, so they are keys of maps. A plan by
- * shape is there as one plan for each of its keys.
- */
-export interface TreeSpec {
-  readonly plans: ReadonlyMap<string, Plan>
-  readonly families: Families
-  readonly start: readonly string[]
-  readonly then: ReadonlyMap<string, readonly string[]>
-  readonly keep: ReadonlyMap<string, ReadonlyMap<string, Keep>>
-}
 
 /** What the argument of `planTree` says, or what of it has another form than a tree. */
 export const readTree = (given: unknown): E.Either<DeviceError, TreeSpec> => {

@@ -67,7 +67,8 @@ std::string RowOperands::load(const std::string& to, std::int32_t operand) const
     // A row that is longer than the registers leaves the cache to what all rows read, as a scale.
     const bool isLong = own_.shared > 0 || (own_.held > 0 && own_.held < own_.packs);
     const std::string read = isLong && !isBroadcast(o) ? "passing" : "*";
-    return to + " = " + guarded(o, read + "((const " + type + "*)(" + from + " + " + at() + "))", type) + ";\n";
+    return to + " = " + guarded(o, read + "((const " + type + "*)(" + from + " + " + at() + "))", type) +
+           ";\n";
   }
   const auto& index = spec_.operands[o].indexed;
   if (!index || isRowIndexed(o))

@@ -106,7 +106,8 @@ float mapped(MapOp op, float a, float b, float c) {
     case MapOp::cos: return static_cast<float>(std::cos(x));
     case MapOp::floor: return std::floor(a);
     case MapOp::ceil: return std::ceil(a);
-    case MapOp::round: return static_cast<float>(std::copysign(x - std::remainder(x, 1.0), x));
+    case MapOp::round:
+      return std::isinf(a) ? a : static_cast<float>(std::copysign(x - std::remainder(x, 1.0), x));
     case MapOp::toF16: return floatFromF16(f16FromFloat(a));
     case MapOp::toBf16: return floatFromBf16(bf16FromFloat(a));
     case MapOp::toI32:

@@ -65,8 +65,8 @@ describe('fuse', () => {
     const sizes = { cached: 1024, length: 1000, vocabulary: 256, width: 768, heads: 12, layers: 3 }
     const { graph } = decode(sizes)
     const layer = ['fused', 'matmul', 'attention', 'matmul', 'fused', 'matmul', 'matmul']
-    // The length is counted up.
-    const others = ['add', 'fused', 'matmul']
+    // The length is counted up, and the token is known when the one before has been chosen.
+    const others = ['add', 'add', 'fused', 'matmul', 'fused']
     const all = [...others, ...Array.from({ length: sizes.layers }, () => layer).flat()]
     expect([...kernelsOf(graph)].sort()).toEqual(all.sort())
     const [plain, fused] = [false, true].map(fuse => orThrow(compile(graph, { fuse })) as Plan)
