@@ -63,8 +63,8 @@ export interface ByShape<P extends AnyPlan = AnyPlan> {
 
 /**
  * One plan for each of some shapes, by a key of the caller's: `byShape({ 1: one, 8: eight })`. In a tree they
- * have one name, and a launch takes the one whose inputs have the sizes of what it is given. A plan by shape
- * comes after those of the same key alone.
+ * have one name, and a launch takes the one whose inputs have the sizes of what it is given. Where another plan
+ * of the tree has shapes too, only plans of one key follow each other.
  */
 export const byShape = <const P extends AnyPlan>(shapes: Readonly<Record<string, P>>): ByShape<P> => {
   if (!isObject(shapes) || Object.keys(shapes).length === 0)

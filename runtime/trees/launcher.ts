@@ -119,9 +119,7 @@ export class Launcher implements LaunchOwner {
     const { steps, state } = this
     const members = this.families.get(name)
     if (members === undefined) return name
-    return pickShape(at, name, members, feeds, plan =>
-      steps.mayCome(state, plan) ? steps.find(at, state, plan) : undefined,
-    )
+    return pickShape(at, name, members, feeds, steps, state)
   }
 
   onward(after: Origin, name: string, feeds: Feeds, at: Where): Launch {

@@ -1,9 +1,9 @@
 import type { Where } from '../../dsl/ir/graph.js'
 import type { ValueSpec } from '../values.js'
 import { Handle, partsOf } from './handle.js'
-import type { Feeds } from './launch.js'
+import { type Feeds, noFeeds } from './launch.js'
 import * as messages from './messages.js'
-import type { Step } from './steps.js'
+import type { Steps } from './steps.js'
 
 const hasSize = (value: unknown, { bytes, dtype }: ValueSpec): boolean => {
   if (Handle.is(value)) {
@@ -13,40 +13,42 @@ const hasSize = (value: unknown, { bytes, dtype }: ValueSpec): boolean => {
   return ArrayBuffer.isView(value) && value.byteLength === bytes
 }
 
-/** Whether what is given is all that a step asks for, in its sizes. */
-const fits = ({ host, resident, wanted }: Step, given: Feeds): boolean =>
-  wanted.every(name => Object.hasOwn(given, name) && given[name] !== undefined) &&
-  [...host, ...resident.map(({ spec }) => spec)].every(
-    spec =>
-      !Object.hasOwn(given, spec.name) || given[spec.name] === undefined || hasSize(given[spec.name], spec),
-  )
+const valueOf = (given: Feeds, name: string): unknown =>
+  Object.hasOwn(given, name) ? given[name] : undefined
 
-/**
- * The plan of a family that a launch is of: the one that may come now and takes what is given. `stepOf` finds
- * its step, or nothing where it may not come.
- */
+/** Whether all that is given has the sizes of these inputs. */
+const haveSizes = (inputs: readonly ValueSpec[], given: Feeds): boolean =>
+  inputs.every(spec => {
+    const value = valueOf(given, spec.name)
+    return value === undefined || hasSize(value, spec)
+  })
+
+/** The plan of a family that a launch is of: the one that may come now and takes what is given. */
 export const pickShape = (
   at: Where,
   name: string,
   members: ReadonlyMap<string, string>,
   given: Feeds,
-  stepOf: (plan: string) => Step | undefined,
+  steps: Steps,
+  state: number,
 ): string => {
-  const steps = [...members.values()].map(stepOf)
-  if (typeof given === 'object' && given !== null)
-    for (const step of steps) if (step !== undefined && fits(step, given)) return step.plan.name
-  const possible = steps.filter(step => step !== undefined)
-  // What is wrong with the one that may come, or why none may, is said as of any other plan.
+  const plans = [...members.values()]
+  const feeds = typeof given === 'object' && given !== null ? given : noFeeds
+  const sized = plans.filter(plan => haveSizes(steps.inputsOf(plan), feeds))
+  const possible = plans.filter(plan => steps.mayCome(state, plan))
+  const isWhole = (plan: string): boolean =>
+    steps.find(at, state, plan).wanted.every(input => valueOf(feeds, input) !== undefined)
+  const found = sized.find(plan => possible.includes(plan) && isWhole(plan))
+  if (found !== undefined) return found
+  // Why the plan of this size may not come, or what the only one that may come misses, is said as of any plan.
   const [only, ...more] = possible
-  if (only === undefined) return [...members.values()][0]!
-  if (more.length === 0) return only.plan.name
+  if (sized.length > 0 && !sized.some(plan => possible.includes(plan))) return sized[0]!
+  if (more.length === 0) return only ?? plans[0]!
+  const shapes = [...members].filter(([, plan]) => possible.includes(plan))
   throw messages.noShape(
     at,
     name,
-    possible.map(({ plan, host, resident }) => ({
-      key: plan.family!.key,
-      inputs: [...host, ...resident.map(({ spec }) => spec)],
-    })),
+    shapes.map(([key, plan]) => ({ key, inputs: steps.inputsOf(plan) })),
     given,
   )
 }

@@ -81,11 +81,18 @@ export class Steps {
     return plans[layouts.states[state]!.last]
   }
 
-  /** Whether a plan may come now, or a run may begin with it. */
+  /** Whether a plan may come now, with no more values kept than may be, or a run may begin with it. */
   mayCome(state: number, name: string): boolean {
     const { layouts, start } = this.tree
     const index = this.indices.get(name)!
-    return layouts.transition(state, index) !== undefined || start.includes(index)
+    const found = layouts.transition(state, index)
+    return found === undefined ? start.includes(index) : E.isRight(found)
+  }
+
+  /** All inputs of a plan. */
+  inputsOf(name: string): readonly ValueSpec[] {
+    const { host, resident } = this.ports[this.indices.get(name)!]!
+    return [...host, ...resident]
   }
 
   /**

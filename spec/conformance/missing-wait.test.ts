@@ -35,7 +35,7 @@ vi.mock('../../runtime/session/check-plan.js', async original => ({
   checkedPlan: (plan: Plan) => E.right(plan),
 }))
 
-/** A wrong value of the second tick comes out as many ticks later as values of the tick before lie on its way. */
+/** Each delay on its way lets a wrong value of the second tick out one tick later. */
 const ticksOf = (made: readonly Step[]): number => 4 + made.filter(({ late }) => late).length
 const vector = tensor('f32', [32])
 type Vector = DeviceFlow<typeof vector>

@@ -23,13 +23,13 @@ const accessedIn = ({ operations, buffers }: Lowered): readonly Accessed[] => {
   const found = new Map<number, Accessed>()
   for (let i = 0; i < operations.length; i++) {
     const { reads, writes } = operations[i]!
-    const note = (id: number, writes: boolean): void => {
+    const note = (id: number, isWrite: boolean): void => {
       const { root } = buffers[id]!
       if (buffers[root]!.life !== 'state') return
       const state = found.get(root) ?? { state: buffers[root]!, by: [], written: false }
       found.set(root, state)
       if (state.by.at(-1) !== i) state.by.push(i)
-      state.written ||= writes
+      state.written ||= isWrite
     }
     for (const id of reads) note(id, false)
     for (const id of writes) note(id, true)

@@ -64,15 +64,18 @@ const betweenGraphs = 3400
 /** The part of such a tick that graphs around states may add, unless `memory: 'fast'` is said. */
 const mostAdded = 0.2
 
-/** Why a tick that is cut into graphs would be too late for whoever waits for it; undefined: it is not. */
-const whyTooLate = (plan: Plan, { memory, memoryIsGiven, ...machine }: Settings): string | undefined => {
-  const graphs = plan.graphs?.length ?? 1
-  if (graphs === 1 || (memory === 'fast' && memoryIsGiven)) return undefined
-  const added = (graphs - 1) * betweenGraphs
-  const alone = latencyOf(plan, machine)
+/** Why the graphs around states would make a tick too late for a host that waits for it; undefined: they do not. */
+const whyTooLate = (plan: Plan, settings: Settings): string | undefined => {
+  if (settings.memory === 'fast' && settings.memoryIsGiven) return undefined
+  const { graphs = [] } = plan
+  // Between other graphs stands a kernel that is in none, with one arena too.
+  const cuts = graphs.filter(({ to }, g) => graphs[g + 1]?.from === to).length
+  if (cuts === 0) return undefined
+  const added = cuts * betweenGraphs
+  const alone = latencyOf(plan, settings)
   if (added <= mostAdded * alone) return undefined
   return (
-    `around its states a tick would be ${graphs} graphs, and by itself ${Math.round((100 * added) / alone)} % ` +
+    `around its states a tick would be ${graphs.length} graphs, and by itself ${Math.round((100 * added) / alone)} % ` +
     "longer; memory: 'fast' takes that"
   )
 }
@@ -91,7 +94,7 @@ const whyOneArena = (ir: Lowered): string | undefined => {
     if (operations.length > mostPredicted)
       return `it writes ${which}; of so many operations it is not known what that holds up`
     if (control.some(({ when }) => when === 'start'))
-      return `it writes ${which}, and some of its starts are ordered`
+      return `it writes ${which}, and the program orders starts of operations`
     const alone = aloneOf(operations, settings)
     const all = alone.reduce((sum, time) => sum + time, 0)
     const within = alone.reduce((sum, time, i) => sum + (held.coreOf[i] === -1 ? 0 : time), 0)

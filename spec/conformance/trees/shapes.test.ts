@@ -98,6 +98,20 @@ describe.each(present)('plans by shape, on %s', device => {
     }
   })
 
+  it('begin a run with one shape where another one has as many values as may be', async () => {
+    const full = tree({
+      plans,
+      start: ['prompt'],
+      then: { prompt: ['prompt', 'step'], step: ['step'] },
+      keep: { prompt: { state: until('step') } },
+    })
+    await using t = await treeOn(device, full)
+    t.launch('prompt', { x: all(1, 64) })
+    expect(() => t.launch('prompt', { x: all(1, 64) })).toThrow(/prompt\/1/)
+    expect(t.launch('prompt', { x: all(3, 512) }).shape).toBe('8')
+    expect(only((await t.launch('step', { token: all(1, 512) }).values).seen)).toBe(70)
+  })
+
   it('are refused as a whole where none fits, and nothing has changed', async () => {
     await using t = await treeOn(device, decoder)
     const before = t.stats()
@@ -109,8 +123,11 @@ describe.each(present)('plans by shape, on %s', device => {
     expect(() => t.launch('step', { token: all(1) } as never)).toThrow(/may begin/)
     expect(t.stats()).toEqual(before)
     const { handles } = t.launch('prompt', { x: all(1, 128) })
-    // One key follows: what it wants is said of it.
-    expect(() => t.launch('step', { token: all(1, 64) })).toThrow(/step\/2\.token/)
+    // One key follows: another one is refused by its name, and a size of none by what that one wants.
+    expect(() => t.launch('step', { token: all(1, 64) })).toThrow(
+      /after prompt\/2[\s\S]*step\/2[\s\S]*step\/1/,
+    )
+    expect(() => t.launch('step', { token: all(1, 100) })).toThrow(/step\/2\.token/)
     const other = handles.state as unknown as Handle
     expect(() => t.launch('prompt', { x: other } as never)).toThrow(/WrongValue/)
     expect(only((await t.launch('step', { token: all(1, 128) }).values).seen)).toBe(30)

@@ -12,6 +12,7 @@ import {
   explain,
   type Graph,
   graph,
+  kernel,
   lane,
   matmul,
   orThrow,
@@ -49,6 +50,17 @@ const sameInAnyOrder = (plan: Plan, seed: number): void => {
   for (const outcome of found) expect(outcome).toEqual(expected)
 }
 
+/** The commands, and the graphs, without a command that is no run. */
+const without = ({ commands }: Plan, c: number): Plan['commands'] => commands.toSpliced(c, 1)
+const shifted = ({ graphs = [] }: Plan, c: number): NonNullable<Plan['graphs']> => {
+  const moved = (at: number): number => (at > c ? at - 1 : at)
+  return graphs.map(({ from, to, edges }) => ({
+    from: moved(from),
+    to: moved(to),
+    edges: edges.map(([a, b]) => [moved(a), moved(b)] as const),
+  }))
+}
+
 const small = tensor('f32', [256])
 const [left, right] = [lane('left'), lane('right')]
 const streams = graph('streams', { x: small }, ({ x }) => {
@@ -70,6 +82,19 @@ const recurrent = graph('recurrent', {}, () => {
   const w = param('w', tensor('f32', [256, 256]))
   return { y: w.pipe(scan((h, x) => h.pipe(matmul(x), relu(), matmul(x), relu(), matmul(x), relu()), 0)) }
 })
+
+const ungraphed = kernel({
+  name: 'ungraphed',
+  cuda: 'extern "C" __global__ void ungraphed(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x]; }',
+  reads: { x: small },
+  writes: { y: small },
+  launch: { grid: 1, block: 256 },
+  reference: ({ x }, { y }) => y.set(x),
+  graph: false,
+})
+const around = graph('around', { x: small }, ({ x }) => ({
+  y: ungraphed({ x: x.pipe(upload(left), add(1)) }).y.pipe(add(1), download(left)),
+}))
 
 describe('ticks in flight with an arena each', () => {
   test('obey every law, whatever the graph, and give the same values in whatever order', () => {
@@ -106,6 +131,12 @@ describe('ticks in flight with an arena each', () => {
         several++
         if (writesState(plan)) stateful++
         sameInAnyOrder(plan, seed)
+        // Whichever wait for the tick before is dropped, a state is read or written too early.
+        plan.commands.forEach(([op, , , tick], c) => {
+          if (op !== 'wait' || tick !== -1) return
+          const found = lawsOf({ ...plan, commands: without(plan, c), graphs: shifted(plan, c) })
+          expect(found.some(law => law === 'L1' || law === 'L2')).toBe(true)
+        })
         expect(JSON.stringify(graphed(made.graph, options))).toBe(JSON.stringify(plan))
         expect(graphed(made.graph, { ...options, memory: 'small' }).arenas).toBeUndefined()
         // Nothing waits for the tick before but for its states.
@@ -172,6 +203,10 @@ describe('ticks in flight with an arena each', () => {
     expect(why(recurrent, { machine: roomy })).toMatch(
       /\d+ % of its work lies .* writing the state delay\[0\]/,
     )
+    // A kernel that is in no graph cuts a tick with one arena too: that is no reason.
+    const divided = graphed(around, { machine: roomy, fuse: false })
+    expect(divided.graphs).toHaveLength(2)
+    expect(divided.arenas).toBe(2)
     const cut = why(counting, { machine: roomy, fuse: false })
     expect(cut).toMatch(
       /around its states a tick would be \d graphs, and by itself \d+ % longer; memory: 'fast'/,
