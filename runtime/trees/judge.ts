@@ -11,7 +11,8 @@ const noValues: ReadonlyMap<string, HostArray> = new Map()
 const nothing: readonly never[] = Object.freeze([])
 
 /** An input may have the name of something that every object inherits. */
-const ownOf = (given: Feeds, name: string): unknown => (Object.hasOwn(given, name) ? given[name] : undefined)
+export const ownOf = (given: Feeds, name: string): unknown =>
+  Object.hasOwn(given, name) ? given[name] : undefined
 
 /**
  * The step of the launch; with `instead`, where inputs get other values than those that are kept for them.

@@ -1,6 +1,7 @@
 import type { Where } from '../../dsl/ir/graph.js'
 import type { ValueSpec } from '../values.js'
 import { Handle, partsOf } from './handle.js'
+import { ownOf } from './judge.js'
 import { type Feeds, noFeeds } from './launch.js'
 import * as messages from './messages.js'
 import type { Steps } from './steps.js'
@@ -13,13 +14,10 @@ const hasSize = (value: unknown, { bytes, dtype }: ValueSpec): boolean => {
   return ArrayBuffer.isView(value) && value.byteLength === bytes
 }
 
-const valueOf = (given: Feeds, name: string): unknown =>
-  Object.hasOwn(given, name) ? given[name] : undefined
-
 /** Whether all that is given has the sizes of these inputs. */
 const haveSizes = (inputs: readonly ValueSpec[], given: Feeds): boolean =>
   inputs.every(spec => {
-    const value = valueOf(given, spec.name)
+    const value = ownOf(given, spec.name)
     return value === undefined || hasSize(value, spec)
   })
 
@@ -37,7 +35,7 @@ export const pickShape = (
   const sized = plans.filter(plan => haveSizes(steps.inputsOf(plan), feeds))
   const possible = plans.filter(plan => steps.mayCome(state, plan))
   const isWhole = (plan: string): boolean =>
-    steps.find(at, state, plan).wanted.every(input => valueOf(feeds, input) !== undefined)
+    steps.find(at, state, plan).wanted.every(input => ownOf(feeds, input) !== undefined)
   const found = sized.find(plan => possible.includes(plan) && isWhole(plan))
   if (found !== undefined) return found
   // Why the plan of this size may not come, or what the only one that may come misses, is said as of any plan.
