@@ -22,6 +22,7 @@ import {
   mod,
   mul,
   neg,
+  oneHot,
   orThrow,
   type Plan,
   relu,
@@ -197,5 +198,19 @@ describe.each(present)('whole numbers on %s', device => {
     const feeds = { y: [Float32Array.of(1, 2, 3, 4, 5, 6, 7, 8, 9)] }
     const [got] = await expectMeaning(net as never, device, feeds, { compile: { fuse: true } })
     expect([...(got!['z'] as Float32Array)]).toEqual([1, 0, 0, 0, 5, 6, 7, 8, 9])
+  })
+  // The kernel computes in i32, since the product may wrap, and stores a comparison as another type too.
+  it.each(['f32', 'bf16', 'u8'] as const)('share a kernel with a oneHot of %s', async dtype => {
+    const net = graph('classes', { x: tensor('i32', [1, 1]) }, ({ x }) => {
+      const up = x.pipe(upload())
+      const classes = up.pipe(oneHot({ classes: 1, dtype }))
+      const y = up.pipe(mul(2 ** 29), mod(7), add(1))
+      return { y: y.pipe(download()), classes: classes.pipe(download()) }
+    })
+    const compiled = orThrow(compile(net, { fuse: true })) as Plan
+    const computed = compiled.nodes.flatMap(({ kernel }) => (kernel?.kind === 'map' ? [kernel.compute] : []))
+    expect(computed).toEqual(['i32'])
+    const feeds = { x: [0, 1, 8, -3].map(value => Int32Array.of(value)) }
+    await expectMeaning(net as never, device, feeds, { compile: { fuse: true } })
   })
 })

@@ -25,7 +25,8 @@ export const isExact = ({ code, compute, results }: MapSpec): boolean => {
   const { dtype, value } = results[0]!
   if (dtype === compute) return true
   const [made] = code[value]!
-  return dtype === 'u8' && (made === 'lt' || made === 'le' || made === 'eq')
+  // Every element type holds the 0 and 1 of a comparison.
+  return made === 'lt' || made === 'le' || made === 'eq'
 }
 
 /** Views whose source may be read in their place. `keep` and `after` are views that mean something. */
