@@ -277,7 +277,10 @@ Status Blas::choose(const KernelSpec& spec, MatmulChosen* chosen) {
   countMeasured();
   if (few) {
     std::unique_ptr<MatmulProblem> problem;
-    const std::unique_ptr<Kernel> kernel = fewRows(spec);
+    // What is measured begins where memory does: that kernel may not read operands that are not aligned.
+    KernelSpec aligned = spec;
+    aligned.a.offset = aligned.b.offset = 0;
+    const std::unique_ptr<Kernel> kernel = fewRows(aligned);
     if (const Status made = describe(spec, *chosen, &problem); made != Status::ok) return made;
     certain = certain && kernel;
     chosen->few = kernel && isFewTaken(static_cast<const CudaKernel&>(*kernel), *problem,

@@ -52,7 +52,7 @@ class KeptChoices : public ::testing::Test {
     std::uint64_t measured = 0;
     bool operator==(const Opened&) const = default;
   };
-  Opened opened(bool relu, double scale = 1) {
+  Opened opened(bool relu, double scale = 1, std::int64_t offset = 0) {
     const std::uint64_t before = measuredChoices();
     std::unique_ptr<Driver> driver;
     EXPECT_EQ(cuda::CudaDriver::open(0, paths_, &driver), Status::ok) << cuda::detail();
@@ -60,6 +60,7 @@ class KeptChoices : public ::testing::Test {
     std::unique_ptr<Kernel> kernel;
     KernelSpec product = spec(relu);
     product.epilogue.scale = scale;
+    product.b.offset = offset;
     EXPECT_EQ(driver->prepare(&kernel, product, {}), Status::ok) << driver->lastDetail();
     EXPECT_EQ(live("memory"), 0);
     alignas(16) std::array<float, 64> a{}, b{}, c{};
@@ -90,6 +91,12 @@ class KeptChoices : public ::testing::Test {
   const fs::path folder_ = root_ / "cache" / "choices";
   cuda::LibraryPaths paths_ = kFake;
 };
+
+// Measured are operands that the kernel for few rows may read, wherever this product's begin.
+TEST_F(KeptChoices, AreTheSameWhereverAnOperandBegins) {
+  EXPECT_EQ(opened(false, 1, 2), (Opened{3, "", 1}));  // 8 bytes on: the library's
+  EXPECT_EQ(opened(false), (Opened{3, "braid_matmul_few", 0}));
+}
 
 TEST_F(KeptChoices, AreNotMeasuredAgain) {
   for (const bool relu : {false, true}) {
