@@ -43,6 +43,13 @@ const pinnedBy = ({ buffers, settings }: Lifetimes): number =>
 const countedWork = 2 ** 20
 
 /**
+ * Events, and free ranges that are looked at, of one replay of the pool: 2^21, or 128 ticks. Every candidate is
+ * replayed, and there are plans of some eighty commands whose ranges recur after 40,000 ticks or more: up to
+ * minutes for one compilation. A plan whose steady state is further away is held to one tick's peak.
+ */
+const poolWork = (commands: number): number => Math.max(2 ** 21, 128 * commands)
+
+/**
  * What the session's pool takes. Where the settings say what is enough, it is not exact for a plan whose
  * first tick takes more, nor, if they say so, for one of which any tick does.
  */
@@ -52,10 +59,12 @@ const poolOf = (
   traces: readonly AllocationTrace[],
   isCounted: boolean,
 ): PoolPeak => {
-  if (enough === undefined || isCounted) return poolPeakFrom(table, traces)
-  if (enough.in === 'any tick') return poolPeakFrom(table, traces, { enough: enough.bytes })
+  const work = poolWork(table.commands)
+  if (enough === undefined || isCounted) return poolPeakFrom(table, traces, { work })
+  if (enough.in === 'any tick') return poolPeakFrom(table, traces, { enough: enough.bytes, work })
   const one = poolPeakFrom(table, traces, { ticks: 1 })
-  return one.first.some((bytes, memory) => bytes > enough.bytes[memory]!) ? one : poolPeakFrom(table, traces)
+  const isOver = one.first.some((bytes, memory) => bytes > enough.bytes[memory]!)
+  return isOver ? one : poolPeakFrom(table, traces, { work })
 }
 
 /**
@@ -106,7 +115,8 @@ const fits = (ir: Lifetimes, most: Held): { readonly fits: boolean; readonly rep
     const isWithin = peak.device.every((bytes, on) => bytes <= enough[on]!) && peak.pinned <= most.pinned
     if (!isWithin || !peak.exact) return { fits: false, replayed: replayed(peak.ticks) }
     if (most.kind !== undefined) return { fits: true, replayed: replayed(peak.ticks) }
-    const pool = poolPeakFrom(table, traces, { enough })
+    const pool = poolPeakFrom(table, traces, { enough, work: poolWork(table.commands) })
+    if (!pool.exact) return { fits: false, replayed: replayed(peak.ticks + pool.ticks) }
     const fits = pool.device.every((bytes, on) => bytes <= enough[on]!)
     return { fits, replayed: replayed(peak.ticks + pool.ticks) }
   })
