@@ -49,15 +49,16 @@ export interface Layout {
 
 const rangeAt = (from: number, bytes: number): ByteRange => ({ from, to: from + rounded(bytes) })
 
-/** Layouts that are tried at most, each with the buffers first that were at the top of the one before. */
-const rounds = 16
-/** Above so many buffers a single layout is tried. */
-const few = 2048
+/** Layouts that are tried at most, and pairs of buffers that they look at together. */
+const mostTried = 260
+const mostPairs = 2 ** 22
+/** Layouts that are tried from one order, each with the buffers first that were at the top of the one before. */
+const rounds = 4
 
 /**
  * Lays out one launch. Its outputs lie at the bottom of the arena, since they stay there when the rest has
- * gone; `order` says which of them come first. Everything else goes, the largest first, into the shortest gap
- * between the buffers that it may not share bytes with.
+ * gone; `order` says which of them come first. Everything else goes into gaps between the buffers that it may
+ * not share bytes with.
  */
 export const layOut = (body: Body, contract: Contract, order: readonly string[]): Layout => {
   const given = [...contract.inputs].map(([role, from]) => rangeAt(from, body.inputs.get(role)!))
@@ -93,29 +94,68 @@ export const layOut = (body: Body, contract: Contract, order: readonly string[])
 
 const endOf = (ranges: readonly ByteRange[]): number => ranges.reduce((end, { to }) => Math.max(end, to), 0)
 
-/** Places the buffers that have no place yet, in the lowest of the layouts that are tried. */
+/**
+ * Places the buffers that have no place yet, in the lowest of the layouts that are tried: the largest buffers
+ * first, then those first that are in the way of the most bytes, give or take half of these at random.
+ */
 const fillIn = (body: Body, offsets: number[], fixed: readonly ByteRange[]): void => {
-  const left = [...offsets.keys()].filter(at => offsets[at] === -1)
-  const placed = [...offsets.keys()].filter(at => offsets[at] !== -1)
-  const base = Math.max(endOf(fixed), endOf(placed.map(at => rangeAt(offsets[at]!, body.sizes[at]!))))
-  let order = left.sort((a, b) => body.sizes[b]! - body.sizes[a]! || a - b)
+  const { sizes } = body
+  const all = [...offsets.keys()]
+  const left = all.filter(at => offsets[at] === -1)
+  const placed = all.filter(at => offsets[at] !== -1)
+  const base = Math.max(endOf(fixed), endOf(placed.map(at => rangeAt(offsets[at]!, sizes[at]!))))
+  const bySize = all.sort((a, b) => sizes[b]! - sizes[a]! || a - b)
+  const tries = Math.min(mostTried, Math.floor(mostPairs / Math.max(1, all.length ** 2)))
+  const { together, beside } = tries > 1 ? crowdsOf(body, left, bySize) : { together: 0, beside: [] }
+  const least = Math.max(base, together + fixed.reduce((sum, { from, to }) => sum + to - from, 0))
+  const random = randomFrom(1)
   let best: readonly number[] | undefined
   let bestEnd = Number.POSITIVE_INFINITY
-  for (let round = 0; round < (left.length > few ? 1 : rounds); round++) {
-    const tried = packed(body, offsets, placed, fixed, order)
-    const ends = tried.map((from, at) => (from === -1 ? 0 : from + rounded(body.sizes[at]!)))
+  let order: readonly number[] = bySize.filter(at => offsets[at] === -1)
+  let gap = shortestGap
+  for (let tried = 0; bestEnd > least && tried < Math.max(1, tries); tried++) {
+    if (tried > 0 && tried % rounds === 0) {
+      const weight = new Map(left.map((at, i) => [at, beside[i]! * (0.5 + random())]))
+      order = [...left].sort((a, b) => weight.get(b)! - weight.get(a)!)
+      gap = gap === shortestGap ? lowestGap : shortestGap
+    }
+    const found = packed(body, offsets, placed, fixed, order, gap)
+    const ends = found.map((from, at) => (from === -1 ? 0 : from + rounded(sizes[at]!)))
     const end = ends.reduce((far, to) => Math.max(far, to), base)
     if (end < bestEnd) {
-      best = tried
+      best = found
       bestEnd = end
     }
-    // Nothing can be lower than what has its place already.
-    if (end === base) break
     order = [...order.filter(at => ends[at] === end), ...order.filter(at => ends[at] !== end)]
   }
   best?.forEach((from, at) => {
     offsets[at] = from
   })
+}
+
+/**
+ * For each of these buffers, its bytes and those of all that share none with it; and the most bytes found of
+ * buffers none of which share any, which no layout can be below.
+ */
+const crowdsOf = ({ sizes, mayShare }: Body, of: readonly number[], bySize: readonly number[]) => {
+  let together = 0
+  const beside = of.map(at => {
+    const others = bySize.filter(other => other !== at && !mayShare(at, other))
+    const apart = [at]
+    for (const other of others) if (apart.every(one => !mayShare(one, other))) apart.push(other)
+    together = Math.max(together, bytesOf(sizes, apart))
+    return bytesOf(sizes, [at, ...others])
+  })
+  return { together, beside }
+}
+
+const bytesOf = (sizes: readonly number[], of: readonly number[]): number =>
+  of.reduce((sum, at) => sum + rounded(sizes[at]!), 0)
+
+/** Numbers from 0 up to, but not including, 1: the same in every process, so that a tree has one layout. */
+const randomFrom = (seed: number) => (): number => {
+  seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0
+  return seed / 2 ** 32
 }
 
 const packed = (
@@ -124,13 +164,14 @@ const packed = (
   placed: readonly number[],
   fixed: readonly ByteRange[],
   order: readonly number[],
+  gap: typeof lowestGap,
 ): readonly number[] => {
   const offsets = [...given]
   const done = [...placed]
   for (const at of order) {
     const near = done.filter(other => !mayShare(at, other))
     const taken = merged([...fixed, ...near.map(other => rangeAt(offsets[other]!, sizes[other]!))])
-    offsets[at] = shortestGap(taken, rounded(sizes[at]!))
+    offsets[at] = gap(taken, rounded(sizes[at]!))
     done.push(at)
   }
   return offsets
