@@ -375,7 +375,7 @@ const blockLatency = 1350
 /** Instructions of fewer warps of a multiprocessor take so much longer: each waits for its own before. */
 const [enoughWarps, ofFewWarps] = [32, 1.2]
 /** Reads alone take less of the cache than the reads and writes by which its rate was measured. */
-const readAlone = 1.15
+const readAlone = 1.3
 const paceOf = (kernel: RowKernel | undefined): number =>
   kernel !== undefined && (kernel.together * kernel.block) / 32 < enoughWarps ? ofFewWarps : 1
 

@@ -11,7 +11,7 @@ import { columnKernel, type RowKernel, rowKernel } from './row-kernels.js'
  */
 const slots: Readonly<Record<string, number>> = {
   const: 0,
-  operand: 2, // its address, read
+  operand: 1, // an access reads several
   exp: 8,
   log: 10,
   sqrt: 10,
@@ -118,7 +118,7 @@ const elementCosts = (spec: MapSpec, isRow: readonly boolean[]): ElementCosts =>
     )
     takesPairs.push(rounds || (pairs && (isMost || (isRounded(j) && !isResult[j]))))
     if (what === 'operand')
-      return slots['operand']! / (joined[j] ? 2 : 1) + (isIndexed(spec, instruction, true) ? indexSlots : 0)
+      return slots['operand']! + (isIndexed(spec, instruction, true) ? indexSlots : 0)
     if (rounds) return narrow ? 0.5 : 1
     if (what === 'div' && isRow[given[1]!]) return divisionByRow
     // The rounding that follows is the instruction.

@@ -8,41 +8,38 @@ import { type Body, bodies } from '../../bench/model-bodies.js'
 
 /** Milliseconds a tick of f32 and of bf16, as measured. */
 const measured: Readonly<Record<string, readonly [f32: number | undefined, bf16: number]>> = {
-  '6 operations': [0.0331, 0.0338],
-  '12 operations': [0.0345, 0.0335],
-  '20 operations': [0.0413, 0.0345],
-  '6 operations, then the sum of each row': [0.0189, 0.0167],
-  '12 operations, then the sum of each row': [0.0269, 0.0208],
-  '20 operations, then the sum of each row': [0.0383, 0.0281],
-  'softmax of 128': [0.2643, 0.2571],
-  'softmax of 1024': [0.2622, 0.2591],
-  'softmax of 8192': [0.2602, 0.261],
-  'softmax of 65536': [0.2713, 0.3426],
-  'layerNorm of 128': [0.2651, 0.2574],
-  'layerNorm of 1024': [0.262, 0.2588],
-  'layerNorm of 8192': [0.2582, 0.2617],
-  'layerNorm of 65536': [0.318, 0.3018],
-  'rmsNorm of 128': [0.2631, 0.2558],
-  'rmsNorm of 1024': [0.2628, 0.2581],
-  'rmsNorm of 8192': [0.2634, 0.262],
-  'rmsNorm of 65536': [0.3026, 0.2683],
-  'layerNorm, then softmax of 128': [0.2649, 0.3319],
-  'layerNorm, then softmax of 1024': [0.265, 0.3106],
-  'layerNorm, then softmax of 8192': [0.2903, 0.346],
-  'layerNorm, then softmax of 65536': [0.3839, 0.5976],
-  'byte-level GPT, forward': [undefined, 3.131],
-  'byte-level GPT, one token': [undefined, 0.312],
-}
-
-/** Rows that the model misses, and the part of the measured time that it says. */
-const missed: Readonly<Record<string, number>> = {
-  'rmsNorm of 65536 f32': 0.84,
+  '6 operations': [0.0326, 0.0317],
+  '12 operations': [0.0336, 0.0318],
+  '20 operations': [0.0409, 0.0328],
+  '6 operations, then the sum of each row': [0.0169, 0.0154],
+  '12 operations, then the sum of each row': [0.0247, 0.0195],
+  '20 operations, then the sum of each row': [0.0366, 0.0273],
+  'softmax of 128': [0.2568, 0.2523],
+  'softmax of 1024': [0.255, 0.255],
+  'softmax of 8192': [0.2535, 0.2575],
+  'softmax of 65536': [0.2649, 0.3426],
+  'layerNorm of 128': [0.257, 0.2532],
+  'layerNorm of 1024': [0.2553, 0.2546],
+  'layerNorm of 8192': [0.2514, 0.2577],
+  'layerNorm of 65536': [0.3141, 0.3018],
+  'rmsNorm of 128': [0.2566, 0.2524],
+  'rmsNorm of 1024': [0.2546, 0.255],
+  'rmsNorm of 8192': [0.2565, 0.2577],
+  'rmsNorm of 65536': [0.3021, 0.2683],
+  'layerNorm, then softmax of 128': [0.2571, 0.3292],
+  'layerNorm, then softmax of 1024': [0.2555, 0.3105],
+  'layerNorm, then softmax of 8192': [0.2827, 0.3432],
+  'layerNorm, then softmax of 65536': [0.3924, 0.598],
+  'byte-level GPT, forward': [undefined, 3.097],
+  'byte-level GPT, one token': [undefined, 0.3085],
 }
 
 /** In the modes in which they are measured. */
 const predicted = ({ graph, kind }: Body): number => {
   const options =
-    kind === 'chain' ? { inFlight: 8, mode: 'graph' as const } : { inFlight: 3, mode: 'auto' as const }
+    kind === 'chain' || kind === 'rows'
+      ? { inFlight: 16, mode: 'auto' as const }
+      : { inFlight: 3, mode: 'auto' as const }
   return simulate(orThrow(compile(graph, { fuse: true, ...options })), 'h200').tickMs
 }
 
@@ -61,12 +58,9 @@ describe('a tick takes what was measured, within 15 %', () => {
     expect(rows.length).toBe(bodies().length)
   })
 
-  test.each(rows.map(row => [row.key, row] as const))('%s', (key, { body, time }) => {
+  test.each(rows.map(row => [row.key, row] as const))('%s', (_, { body, time }) => {
     const ratio = predicted(body) / time
-    const known = missed[key]
-    if (known === undefined) expect(Math.abs(ratio - 1), `${ratio} of the measured`).toBeLessThan(0.15)
-    // A row that the model has learned is no longer listed.
-    else expect(Math.abs(ratio - known), `${ratio} of the measured`).toBeLessThan(0.02)
+    expect(Math.abs(ratio - 1), `${ratio} of the measured`).toBeLessThan(0.15)
   })
 })
 
