@@ -63,9 +63,10 @@ Status GraphCapture::add(Stream stream, const NodeParams& params, OwnerPair owne
   return status == Status::ok ? driver_->captureDependencies(stream, &made, 1, false) : status;
 }
 
-Status GraphCapture::embed(Stream stream, const GraphDefinition& child) {
+Status GraphCapture::embed(Stream stream, GraphDefinition child) {
   CaptureInfo info;
   if (!child.valid()) return Status::invalidValue;
+  if (const Status status = GraphDefinition::setApart(&child); status != Status::ok) return status;
   if (const Status status = tail(stream, &info); status != Status::ok) return status;
   const auto record = std::make_shared<NodeRecord>();
   const auto body = std::make_shared<GraphRecord>();

@@ -31,7 +31,7 @@ class GraphCapture {
   // A node that is no work of the stream's, after what the stream has captured so far, with its owners.
   Status add(Stream stream, const NodeParams& params, OwnerPair owners);
   // A copy of the child, after what the stream has captured so far.
-  Status embed(Stream stream, const GraphDefinition& child);
+  Status embed(Stream stream, GraphDefinition child);
   // The same for a conditional node of the definition that is captured into.
   Status addConditional(Stream stream, Condition condition, ConditionalKind kind, std::size_t bodyCount,
                         Node* node);

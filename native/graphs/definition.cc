@@ -140,8 +140,17 @@ Status GraphDefinition::clone(GraphDefinition* made) const {
   return Status::ok;
 }
 
-Status GraphDefinition::embed(Node* node, const std::vector<Node>& after, const GraphDefinition& child) {
-  if (!child.valid()) return Status::invalidValue;
+Status GraphDefinition::setApart(GraphDefinition* child) {
+  if (child->record_ == child->hierarchy_->root) return Status::ok;
+  GraphDefinition copy;
+  const Status status = child->clone(&copy);
+  if (status == Status::ok) *child = std::move(copy);
+  return status;
+}
+
+Status GraphDefinition::embed(Node* node, const std::vector<Node>& after, GraphDefinition child) {
+  if (!child.valid() || child.hierarchy_ == hierarchy_) return Status::invalidValue;
+  if (const Status status = setApart(&child); status != Status::ok) return status;
   Node made;
   if (const Status status = add(&made, after, NodeParams::embed(child.handle())); status != Status::ok)
     return status;
@@ -205,9 +214,10 @@ Status GraphDefinition::update(const Node& node, const NodeParams& params, Owner
   return Status::ok;
 }
 
-Status GraphDefinition::updateChild(const Node& node, const GraphDefinition& child) {
+Status GraphDefinition::updateChild(const Node& node, GraphDefinition child) {
   if (!holds(node) || !child.valid() || node.kind() != NodeKind::child) return Status::invalidValue;
   if (child.hierarchy_ == hierarchy_) return Status::invalidValue;
+  if (const Status status = setApart(&child); status != Status::ok) return status;
   auto body = std::make_shared<GraphRecord>();
   if (const Status status = driver().nodeUpdate(node.handle(), NodeParams::embed(child.handle()));
       status != Status::ok)

@@ -86,8 +86,8 @@ class GraphDefinition {
   Status add(Node* node, const std::vector<Node>& after, const NodeParams& params, OwnerPair owners = {});
   // A graph of its own with the same nodes, bodies and edges, whose nodes keep the same owners.
   Status clone(GraphDefinition* made) const;
-  // A copy of the child, whose nodes keep their owners there too.
-  Status embed(Node* node, const std::vector<Node>& after, const GraphDefinition& child);
+  // A copy of the child, whose nodes keep their owners there too. One of the same hierarchy is refused.
+  Status embed(Node* node, const std::vector<Node>& after, GraphDefinition child);
   Status addConditional(Node* node, const std::vector<Node>& after, Condition condition, ConditionalKind kind,
                         std::vector<GraphDefinition>* bodies, std::size_t bodyCount);
   Status condition(Condition* condition, bool assign, std::uint32_t initial);
@@ -96,7 +96,7 @@ class GraphDefinition {
   Status update(const Node& node, const NodeParams& params, OwnerPair owners = {});
   // Another child in a child node. One of the same hierarchy is refused. Once the driver has taken it nothing
   // can fail: where owners are not found node by node, the new child keeps them as a whole.
-  Status updateChild(const Node& node, const GraphDefinition& child);
+  Status updateChild(const Node& node, GraphDefinition child);
   // Destroying a node that has gone is no error.
   Status destroy(const Node& node);
 
@@ -123,6 +123,8 @@ class GraphDefinition {
   Status stage(OwnerPair owners, Staged* staged) const;
   void rollBack(Staged& staged) const;
   Status importOwners(const GraphRecord& from, const std::shared_ptr<GraphRecord>& to) const;
+  // Puts a copy in the place of a graph that is inside another one: no driver puts such a graph in a node.
+  static Status setApart(GraphDefinition* child);
   Node view(GraphNode handle) const;
   static void forget(GraphRecord& graph);
   static void forget(NodeRecord& node);

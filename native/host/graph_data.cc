@@ -17,11 +17,17 @@ bool GraphData::contains(NodeKind kind) const {
   });
 }
 
-bool GraphData::hasCondition() const {
-  return !conditions.empty() || std::ranges::any_of(nodes, [](const auto& node) {
-    return std::ranges::any_of(node->bodies, [](const auto& body) { return body->hasCondition(); });
+namespace {
+
+bool hasConditionInside(const GraphData& graph) {
+  return !graph.conditions.empty() || std::ranges::any_of(graph.nodes, [](const auto& node) {
+    return std::ranges::any_of(node->bodies, [](const auto& body) { return hasConditionInside(*body); });
   });
 }
+
+}  // namespace
+
+bool GraphData::hasCondition() const { return hasConditionInside(*root()); }
 
 std::unique_ptr<GraphData> copyGraph(const GraphData& from, UserObjects* objects,
                                      const std::function<void(GraphData&)>& namedGraph,

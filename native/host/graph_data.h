@@ -43,7 +43,7 @@ struct GraphData {
   bool isConditional() const;
   // Whether a node of this graph, or of one inside it, is of such a kind.
   bool contains(NodeKind kind) const;
-  // Whether a condition was made for this graph, or for one inside it.
+  // Whether a condition was made for this graph, for one inside it, or for one that it is inside of.
   bool hasCondition() const;
 };
 

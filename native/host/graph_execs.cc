@@ -35,6 +35,8 @@ Status Graphs::instantiate(GraphExec* exec, Graph graph, InstantiateResult* resu
   if (!found) return unknownGraph(detail);
   if (found->isConditional())
     return wrong(Status::notSupported, "a body of a conditional node runs with the graph around it", detail);
+  if (found->owner)
+    return wrong(Status::notSupported, "a graph inside another one runs with the graph around it", detail);
   if (found->contains(NodeKind::conditional) &&
       std::ranges::any_of(execs_, [&](const auto& exec) { return exec.second->graph == found->id; }))
     return wrong(Status::notSupported, "a graph with conditional nodes has one executable at a time", detail);
@@ -65,6 +67,9 @@ Status Graphs::updateExec(GraphExec exec, Graph graph, UpdateResult* result, std
   if (!found) return unknownExec(detail);
   const GraphData* from = find(graph);
   if (!from) return unknownGraph(detail);
+  if (from->owner)
+    return wrong(Status::invalidValue, "a graph inside another one is copied before it is taken over",
+                 detail);
   InstantiateResult made = InstantiateResult::error;
   auto image = makeImage(*from, &made);
   *result = image ? comparable(*found->image, *image) : UpdateResult::topologyChanged;

@@ -210,6 +210,8 @@ Status Graphs::embeddable(const GraphData& child, const GraphData& into, std::st
   if (child.root() == into.root())
     return wrong(Status::invalidValue, "a graph cannot become a part of itself", detail);
   if (const Status status = copyable(child, detail); status != Status::ok) return status;
+  if (child.owner)
+    return wrong(Status::notSupported, "a graph inside another one is copied before it is embedded", detail);
   if (into.isConditional())
     for (const NodeKind kind : {NodeKind::hostFunction, NodeKind::eventWait, NodeKind::eventRecord})
       if (child.contains(kind))

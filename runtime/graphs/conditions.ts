@@ -63,7 +63,7 @@ export const conditionOf = (
   if (initial !== undefined) wholeNumber(at, 'initial', initial, 0, 0xffff_ffff)
   const { hierarchy, id } = place
   const handle = hierarchy.tried(at, () => hierarchy.native.condition(id, initial))
-  hierarchy.madeCondition(id)
+  hierarchy.hasCondition = true
   const condition = Object.freeze({ graph, handle })
   made.set(condition, { hierarchy, id })
   return condition

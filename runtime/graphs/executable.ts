@@ -14,6 +14,7 @@ import {
   noCopyOf,
   nodeFor,
   noExecutableOf,
+  noUpdateOf,
   wholeGraphFor,
 } from './hierarchy.js'
 import { childFor, type GraphNode } from './node.js'
@@ -127,7 +128,13 @@ export class ExecutableGraph implements Disposable {
     const place = wholeGraphFor(definition, at, this.#core)
     setsOwnConditions(place, at)
     const { hierarchy, id } = place
-    const why = triedOn(this.#core, at, 'a graph', () => this.#native.update(hierarchy.native, id))
+    const why = triedOn(
+      this.#core,
+      at,
+      'a graph',
+      () => this.#native.update(hierarchy.native, id),
+      () => noUpdateOf(place, at),
+    )
     if (why !== '')
       throw badUse(
         at,

@@ -85,9 +85,23 @@ const ofABody = (at: string): Error =>
     'use the graph around it, or add the same nodes to a graph of their own',
   )
 
+const notItsOwn = (at: string): Error =>
+  badUse(
+    at,
+    'definition',
+    'a graph that is inside no other one',
+    'the graph of a child node, which runs with the graph around it',
+    'take a copy: definition.clone()',
+  )
+
+/** Why an executable cannot take over the graph, if it is that. */
+export const noUpdateOf = ({ hierarchy, id }: GraphPlace, at: string): Error | undefined =>
+  hierarchy.isInside(id) ? notItsOwn(at) : undefined
+
 /** Why the graph cannot be instantiated, if it is that. */
 export const noExecutableOf = ({ hierarchy, id }: GraphPlace, at: string): Error | undefined => {
   if (hierarchy.inConditional(id)) return ofABody(at)
+  if (hierarchy.isInside(id)) return notItsOwn(at)
   if (!hierarchy.contains(id, [conditional])) return undefined
   return badUse(
     at,
@@ -109,12 +123,12 @@ export const noCopyOf = ({ hierarchy, id }: GraphPlace, at: string): Error | und
       'one that has some: the driver does not copy them',
       'add the conditional nodes to each graph that needs them',
     )
-  if (!hierarchy.hasCondition(id)) return undefined
+  if (!hierarchy.hasCondition) return undefined
   return badUse(
     at,
     'a graph',
-    'a graph that no condition was ever made for',
-    'one with a condition: the driver does not copy it, although no node reads it any more',
+    'a graph that no condition was ever made for, nor for one around it or inside it',
+    'one with a condition: the driver does not copy it, whether or not a node reads the condition',
     'build the graph anew without definition.condition()',
   )
 }
@@ -164,8 +178,8 @@ export class Hierarchy {
   /** Nodes that set conditions, by their number; of a captured one it may not be known. */
   readonly #setters = new Map<number, ConditionSet>()
   readonly #capturedSetters: ConditionSet[] = []
-  /** The graphs that conditions were made for. */
-  readonly #conditioned = new Set<number>()
+  /** Whether a condition was ever made for one of its graphs. The driver never forgets it. */
+  hasCondition = false
   /** Whether a callback somewhere inside makes the device wait for JavaScript. */
   ordered = false
 
@@ -185,6 +199,11 @@ export class Hierarchy {
     for (let place = this.#around.get(id); place !== undefined; place = this.#around.get(place.graph))
       if (this.native.kind(place.node) === conditional) return true
     return false
+  }
+
+  /** Whether the graph is inside another one. */
+  isInside(id: number): boolean {
+    return this.#around.has(id)
   }
 
   /** Throws where the graph does not take nodes of the kind. */
@@ -242,16 +261,6 @@ export class Hierarchy {
       if (captured !== id && this.within(captured, id)) capture.abandon()
   }
 
-  /** A condition was made for the graph. The driver never forgets it. */
-  madeCondition(id: number): void {
-    this.#conditioned.add(id)
-  }
-
-  /** Whether a condition was made for the graph, or for one inside it. */
-  hasCondition(id: number): boolean {
-    return [...this.#conditioned].some(graph => this.within(graph, id))
-  }
-
   /** A node of `graph` sets a condition of the graph `of`. `node`: its number, where it is known. */
   setsCondition(graph: number, of: number, node?: number): void {
     if (node === undefined) this.#capturedSetters.push({ graph, of })
@@ -281,7 +290,6 @@ export class Hierarchy {
     for (const id of gone.graphs) {
       this.graphs.delete(id)
       this.#around.delete(id)
-      this.#conditioned.delete(id)
     }
   }
 }

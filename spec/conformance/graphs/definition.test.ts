@@ -5,6 +5,7 @@ import {
   AllocatorError,
   type Device,
   ExecutableGraph,
+  GraphBuilder,
   GraphDefinition,
   type GraphNode,
 } from '../../../runtime/index.js'
@@ -232,6 +233,41 @@ describe.each(present)('graphs on %s', name => {
     node.destroy()
     expect([node.valid, body!.valid]).toEqual([false, false])
     expect(() => body!.empty()).toThrow(/the node that held it was destroyed/)
+    await soon(() => active() === 0)
+  })
+
+  it('the graph of a child node is copied into another definition, and has no executable of its own', async () => {
+    await using device = await openOn(name)
+    const active = (): number => device.stats()['active_bytes.all.current'] ?? 0
+    const lane = device.lane()
+    const block = lane.malloc(KiB)
+    const inner = GraphDefinition.create(device)
+    inner.fill(block, 5, { bits: 32 })
+    const outer = GraphDefinition.create(device)
+    const [body] = outer.embed(inner).bodies
+    using parent = GraphDefinition.create(device)
+    using empty = GraphDefinition.create(device)
+    const node = parent.embed(empty)
+    expect(() => ExecutableGraph.instantiate(body!)).toThrow(/a graph that is inside no other one/)
+    using plain = ExecutableGraph.instantiate(inner)
+    expect(() => plain.update(body!)).toThrow(/a graph that is inside no other one/)
+    node.update({ graph: body! })
+    parent.embed(body!)
+    using builder = GraphBuilder.create(lane).begin()
+    builder.embed(body!)
+    builder.end()
+    const { definition } = builder
+    parent.embed(definition)
+    plain[Symbol.dispose]()
+    for (const each of [inner, outer, definition]) each[Symbol.dispose]()
+    block.free()
+    const graph = ExecutableGraph.instantiate(parent)
+    expect(parent.nodes.map(({ kind }) => kind)).toEqual(['child', 'child', 'child'])
+    graph.launch(lane)
+    await lane.synchronize()
+    expect(active()).toBe(KiB)
+    graph[Symbol.dispose]()
+    for (const each of parent.nodes) each.destroy()
     await soon(() => active() === 0)
   })
 
