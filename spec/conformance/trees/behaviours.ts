@@ -1,6 +1,6 @@
 // The 91 behaviours of PyTorch's graph trees, and what plan trees make of each. `kept` and `changed` have a
-// test of their number in behaviours.test.ts, limits.test.ts or failures.test.ts; `none` says why there is
-// nothing to test.
+// test of their number in behaviours.test.ts, layouts.test.ts, values.test.ts, limits.test.ts or
+// failures.test.ts; `none` says why there is nothing to test.
 export interface Behaviour {
   readonly name: string
   readonly ours: 'kept' | 'changed' | 'none'

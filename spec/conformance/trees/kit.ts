@@ -12,11 +12,13 @@ import {
   orThrow,
   type Plan,
   type Ports,
+  ring,
   type Tensor,
   tensor,
+  tree,
   upload,
 } from '../../../dsl/index.js'
-import { type PlanTree, planTree, type TreeOptions } from '../../../runtime/index.js'
+import { type PlanTree, planTree, TreeError, type TreeOptions } from '../../../runtime/index.js'
 
 export const width = 64
 export const row = tensor('f32', [width])
@@ -79,3 +81,34 @@ export const renamed = <A, B>(plan: Plan, names: Readonly<Record<string, string>
   })
   return { ...plan, buffers } as Plan as Plan<A, B>
 }
+
+export const large = 64 * width
+
+/** The tag of the TreeError that a call throws; undefined where it throws nothing. */
+export const tagOf = (run: () => unknown): string | undefined => {
+  try {
+    run()
+    return undefined
+  } catch (error) {
+    return error instanceof TreeError ? error._tag : String(error)
+  }
+}
+
+/** a = 2x, b = 3x */
+export const pair = planned(
+  graph('pair', { x: row }, ({ x }) => {
+    const d = x.pipe(upload(copy))
+    return { a: d.pipe(mul(2), download(copy)), b: d.pipe(mul(3), download(copy)) }
+  }),
+)
+
+export const double = affine('double', 'x', 'y', 2, 0)
+
+export const plusOne = affine('plusOne', 'y', 'z', 1, 1)
+
+export const chain = tree({
+  plans: { double, plusOne, last: affine('last', 'z', 'w', 10, 0) },
+  start: ['double'],
+  then: { double: ['plusOne'], plusOne: ['last'] },
+  keep: { plusOne: { z: ring(1) } },
+})
