@@ -17,6 +17,7 @@ import {
   abs,
   add,
   argmax,
+  attention,
   cast,
   after as comesAfter,
   compile,
@@ -562,6 +563,22 @@ describe('fuse', () => {
         return { y: before.pipe(add(1)), z: x.pipe(comesAfter(before.pipe(reshape([4096]))), sum(0)) }
       },
       ['fused', 'sum'],
+    ],
+    [
+      'a copy that attention reads through and an output shows',
+      x => {
+        const heads = x.pipe(reshape([4, 16, 64]), transpose([1, 0, 2]))
+        return { heads, y: heads.pipe(attention(heads, heads)) }
+      },
+      ['transpose', 'fused'],
+    ],
+    [
+      'a copy that attention and another kernel read through',
+      x => {
+        const heads = x.pipe(reshape([4, 16, 64]), transpose([1, 0, 2]))
+        return { scaled: heads.pipe(mul(2)), y: heads.pipe(attention(heads, heads)) }
+      },
+      ['fused', 'fused'],
     ],
   ])('reads and writes no more of: %s', (_, body, kernels) => {
     const made = graph(square, ({ x }) =>
