@@ -17,6 +17,7 @@ import { draft } from './passes/emit.js'
 import { empty } from './passes/empty.js'
 import { lower } from './passes/lower.js'
 import { rates } from './passes/rates.js'
+import { shapes } from './passes/shapes.js'
 import { simplify } from './passes/simplify.js'
 import { unroll } from './passes/unroll.js'
 import { chooseArenas } from './search/choose-arenas.js'
@@ -34,6 +35,7 @@ import { emitted, nowProved, unproved } from './search/prove.js'
 //     unroll        ▼ Rated          one node an instance, everything at one rate
 //     devices       ▼ Checked        every value has a device, peer copies stand between devices
 //     empty         ▼ Checked        no value without elements is computed
+//     shapes        ▼ Checked        no value is computed or read for its shape alone
 //     chooseParts   ▼ Checked        all that follows is done with and without the next step
 //     split         ▼ Checked        reductions of few long lines are made of their parts
 //     chooseMode    ▼ Checked        `mode: 'auto'`: all that follows is done eagerly and as a graph
@@ -68,11 +70,12 @@ const compiled = (source: GraphIR, options: unknown): Passed<Plan> =>
     // 1. The graph agrees with itself, and has nothing superfluous.
     E.chain(check(options)),
     E.chain(simplify),
-    // 2. Every value exists once a tick, on one device, and has elements.
+    // 2. Every value exists once a tick, on one device. It has elements, and something reads them.
     E.chain(rates),
     E.chain(unroll),
     E.chain(devices),
     E.chain(empty),
+    E.chain(shapes),
     // 3. The plan, with long reductions in parts or as wholes; under `mode: 'auto'` for each mode, of which one is
     // chosen. Chains of operations become one kernel each, where that makes the plan no worse.
     E.chain(chooseParts(chooseMode(lowered(portsOf(source))))),

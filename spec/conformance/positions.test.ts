@@ -18,6 +18,7 @@ import {
   param,
   parsePlan,
   softmax,
+  sum,
   tensor,
   toJSON,
   where,
@@ -82,6 +83,16 @@ const chosen = (axis: 0 | 1) =>
     'i32',
   )
 
+/** A sum of positions alone: a kernel of rows that reads nothing. */
+const total = (axis: 0 | 1) =>
+  sampleOf(
+    graph('total', {}, () => ({
+      y: param('x', matrix).pipe(iota({ axis: 1 }), mul(3), sum(axis), download()),
+    })),
+    { x: params.x },
+    'i32',
+  )
+
 /** The plan whose kernels count along another dimension. */
 const changed = (plan: Plan): Plan => {
   const json = JSON.parse(toJSON(plan))
@@ -115,6 +126,8 @@ describe.each(present)('a kernel that counts on %s', device => {
     ['a mask with softmax', masked, ['matmul', 'map']],
     ['the place of the largest of a row with what is before it', () => chosen(1), ['map']],
     ['the place of the largest of a column with what is before it', () => chosen(0), ['map']],
+    ['a sum of the positions of a row', () => total(1), ['map']],
+    ['a sum of the positions of a column', () => total(0), ['map']],
   ])('is one: %s', async (_, sampled, kernels) => {
     const made = sampled()
     const plan = planOf(made, true)

@@ -83,7 +83,6 @@ export type Apart =
   | 'window'
   | 'changed memory'
   | 'indexed'
-  | 'shape'
   | 'worse plan'
   | 'read by several'
   | 'another lane'

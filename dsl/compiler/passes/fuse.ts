@@ -30,7 +30,8 @@ import { withStridedReads } from './fuse/strided-reads.js'
 // its readers where these are one kernel, on the same lane and device, at the same rate, and one kernel takes
 // no longer than two; and two such kernels that read the same are one, with several results
 // (fuse/siblings.ts). Other nodes are unchanged. A value is stored in memory where an output, a state, a node
-// of another kind, `keep()` or `after()` reads it, and where something is gathered from it, or by it.
+// of another kind, `keep()` or `after()` reads it, and where something is gathered from it, or by it. It is not
+// where others only come after it.
 
 class Fusing {
   private readonly regions: Regions
@@ -50,7 +51,11 @@ class Fusing {
   }
 
   get hasSeveral(): boolean {
-    return this.regions.all.some(({ results }) => results.length > 0)
+    const { all, awaited } = this.regions
+    return all.some(
+      ({ results, members }) =>
+        results.length > 0 || members.some((id, i) => i > 0 && Number.isFinite(awaited[id])),
+    )
   }
 
   /** The graph with each region as one node, in the place of its last member. */
@@ -61,8 +66,12 @@ class Fusing {
     if (all.length === 0) return ir
     for (const region of all) fused[region.members[0]!] = this.nodeOf(region)
     const kept = this.keptOf(fused)
-    for (const { members } of all) if (kept[members[0]!] === 1) this.list(members)
-    return rewritten(ir, this.orderOf(kept, fused), id => fused[id] ?? this.resultOf(id) ?? ir.nodes[id]!)
+    for (const { members } of all) this.list(members)
+    return rewritten(
+      ir,
+      this.orderOf(kept, fused),
+      id => fused[id] ?? this.resultOf(id) ?? this.orderedOf(id) ?? ir.nodes[id]!,
+    )
   }
 
   private list(members: readonly number[]): void {
@@ -112,6 +121,16 @@ class Fusing {
     return { ...this.ir.nodes[id]!, op: 'port', inputs: [region.members[0]!], attrs: { index } }
   }
 
+  /** An `after` of a value that is no result: its readers come after the kernel that computes the value. */
+  private orderedOf(id: number): GraphNode | undefined {
+    const node = this.ir.nodes[id]!
+    if (node.op !== 'after') return undefined
+    const [value, first] = node.inputs as [number, number]
+    const maker = this.regions.values.behind(first)
+    if (!this.isInner(maker) || this.regions.of[maker]!.results.includes(maker)) return undefined
+    return { ...node, inputs: [value, this.regions.of[maker]!.members[0]!] }
+  }
+
   private nodeOf(region: Region): GraphNode {
     const { nodes } = this.ir
     const { fused, reads } = this.fused.of(region)
@@ -123,31 +142,17 @@ class Fusing {
     return { ...last, op: 'fused', inputs: reads, attrs: attrs as unknown as GraphNode['attrs'] }
   }
 
-  /**
-   * Nodes that something still reads: not members but the last, nor views that only a region read, nor what
-   * only gave an index its shape.
-   */
+  /** Nodes that something still reads: not members but the last, nor views that only a region read. */
   private keptOf(fused: readonly (GraphNode | undefined)[]): Uint8Array {
     const { nodes, outputs } = this.ir
     const kept = new Uint8Array(nodes.length)
     const { values } = this.regions
-    const hasIndices = values.elementwise.some(own => own?.given !== undefined)
-    const mayGo = (id: number): boolean =>
-      hasIndices && (values.elementwise[id] !== undefined || values.apart[id] === 'product')
-    const needed: number[] = []
-    const need = (id: number): void => {
-      if (kept[id] === 1) return
-      kept[id] = 1
-      needed.push(id)
-    }
-    for (const { op, inputs } of nodes) if (op === 'delay') need(inputs[0]!)
-    for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) need(id)
-    for (let id = nodes.length - 1; id >= 0; id--)
-      if (!this.isInner(id) && values.viewFrom[id]! < 0 && !mayGo(id)) need(id)
-    for (let id = needed.pop(); id !== undefined; id = needed.pop()) {
-      // The kernel that yields a result stands in the place of its last member, which nothing else may read.
-      if (this.isInner(id)) need(this.regions.of[id]!.members[0]!)
-      else if (nodes[id]!.op !== 'delay') for (const input of (fused[id] ?? nodes[id]!).inputs) need(input)
+    for (const { op, inputs } of nodes) if (op === 'delay') kept[inputs[0]!] = 1
+    for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) kept[id] = 1
+    for (let id = nodes.length - 1; id >= 0; id--) {
+      if (!this.isInner(id) && values.viewFrom[id]! < 0) kept[id] = 1
+      if (kept[id] === 0 || this.isInner(id) || nodes[id]!.op === 'delay') continue
+      for (const input of (fused[id] ?? this.orderedOf(id) ?? nodes[id]!).inputs) kept[input] = 1
     }
     return kept
   }

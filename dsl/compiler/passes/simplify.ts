@@ -1,9 +1,9 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { GraphNode } from '../../ir/graph.js'
 import { isShared } from '../../language/communicator.js'
-import { isNamedState } from '../../language/live.js'
 import { type ArrayAllocator, withScratchArena } from '../../order/scratch-arena.js'
 import type { Checked } from '../analysis/ir.js'
+import { liveNodes } from '../analysis/live-nodes.js'
 import { donatedReads, isView } from '../analysis/operators.js'
 import { type Passed, pass } from '../analysis/pass.js'
 
@@ -142,34 +142,6 @@ const merge = (nodes: readonly GraphNode[], allocator: ArrayAllocator): Int32Arr
   return stands
 }
 
-/**
- * The nodes that an output or a live delay reads. Inputs stay, since callers feed them, and so do states with a
- * name, since callers read them.
- */
-const live = ({ nodes, outputs }: Checked, stands: Int32Array): Uint8Array => {
-  const alive = new Uint8Array(nodes.length)
-  const stack: number[] = []
-  const need = (id: number): void => {
-    const node = stands[id]!
-    if (alive[node]) return
-    alive[node] = 1
-    stack.push(node)
-  }
-  for (const output of outputs) alive[stands[output.node]!] = 1
-  // Readers come after what they read, except delays: one sweep from the last node back, then what delays
-  // remember.
-  for (let id = nodes.length - 1; id >= 0; id--) {
-    const { op, inputs } = nodes[id]!
-    if (op === 'input' || isNamedState(nodes[id]!)) alive[id] = 1
-    if (alive[id] === 0) continue
-    for (let i = 0; i < inputs.length; i++)
-      if (stands[inputs[i]!]! < id) alive[stands[inputs[i]!]!] = 1
-      else need(inputs[i]!)
-  }
-  while (stack.length > 0) for (const input of nodes[stack.pop()!]!.inputs) need(input)
-  return alive
-}
-
 export const simplify = pass(
   'simplify',
   (ir: Checked): Passed<Checked> => withScratchArena(allocator => E.right(simplified(ir, allocator))),
@@ -177,7 +149,7 @@ export const simplify = pass(
 
 const simplified = (ir: Checked, allocator: ArrayAllocator): Checked => {
   const stands = merge(ir.nodes, allocator)
-  const alive = live(ir, stands)
+  const alive = liveNodes(ir, id => stands[id]!)
   const renumbered = new Int32Array(ir.nodes.length).fill(-1)
   let count = 0
   for (const node of ir.nodes) if (alive[node.id]) renumbered[node.id] = count++

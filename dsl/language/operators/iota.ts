@@ -9,16 +9,16 @@ import { named, withOptions } from './options.js'
 import { axisOf, beyondPositions } from './reduce.js'
 import type { Device, Shape } from './types.js'
 
-/** The operand gives the shape; the kernel reads one element of it, and uses none. */
-const spec = (x: BoundSpec, { axis }: Attrs): MapSpec => ({
+/** An operand that the kernel is given has one element that it may read; the result needs none. */
+const spec = ({ shape }: BoundSpec, { axis }: Attrs, x?: BoundSpec): MapSpec => ({
   kind: 'map',
   shape: [
-    elements(x.shape.slice(0, axis as number)),
-    x.shape[axis as number]!,
-    elements(x.shape.slice((axis as number) + 1)),
+    elements(shape.slice(0, axis as number)),
+    shape[axis as number]!,
+    elements(shape.slice((axis as number) + 1)),
   ],
   compute: 'i32',
-  operands: [{ dtype: x.dtype, offset: 0, strides: [0, 0, 0] }],
+  operands: x ? [{ dtype: x.dtype, offset: 0, strides: [0, 0, 0] }] : [],
   code: [['index', 1]],
   results: [{ value: 0, dtype: 'i32' }],
 })
@@ -31,12 +31,13 @@ export const iotaOperator: Operator = {
   },
   lower: ([x], output, attrs) => ({
     as: 'run',
-    kernel: spec(x!, attrs),
+    kernel: spec(output, attrs, x),
     flops: 0,
     movedBytes: tensorBytes(output),
     workspace: 0,
   }),
-  reference: (inputs, [x], _output, attrs) => runMap(spec(x!, attrs), inputs)[0]!,
+  needsShape: true,
+  reference: (_inputs, _specs, output, attrs) => runMap(spec(output, attrs), [])[0]!,
   tolerance: () => 0,
 }
 

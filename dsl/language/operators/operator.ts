@@ -65,6 +65,8 @@ export interface Operator {
    * something reads that value later, the compiler copies it first.
    */
   readonly takesMemory?: true
+  /** Of its only input the operator needs the shape alone, which its result has too: `lower` does without it. */
+  readonly needsShape?: true
   /**
    * The result, where that has elements and an input has none: one number, which every element is; or the
    * inputs, by index, of which the same operator makes it, and one alone is the result itself. Absent: there

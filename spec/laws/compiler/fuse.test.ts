@@ -16,12 +16,14 @@ import {
   type AnyTensor,
   abs,
   add,
-  after,
   argmax,
+  attention,
   cast,
+  after as comesAfter,
   compile,
   cumsum,
   type DeviceFlow,
+  delay,
   download,
   exp,
   explain,
@@ -72,18 +74,26 @@ const kernelsOf = (plan: Plan) =>
 const fused = (made: Graph, options: object = {}): Plan =>
   orThrow(compile(made as Graph, { fuse: true, ...options })) as Plan
 
-/** By name of a node: the memory that each of its runs reads and writes, by name. */
+/**
+ * By name of a node: the values that each of its runs reads and writes, by the names of their memory. Memory
+ * may have several values in a tick, as a state has its next value once that is made: each is called as it
+ * would be in memory of its own, where another plan may have it. `left`: those that the next tick finds.
+ */
 const touchedOf = ({ nodes, buffers, commands }: Plan) => {
   const touched = new Map<string, { readonly reads: string[]; readonly writes: string[] }[]>()
-  const memory = (id: number): string => buffers[buffers[id]!.alias ?? id]!.name
+  const rootOf = (id: number): number => buffers[id]!.alias ?? id
+  const madeIn = new Map<number, string>()
+  const nameOf = (id: number): string => madeIn.get(rootOf(id)) ?? buffers[rootOf(id)]!.name
   for (const command of commands) {
     if (command[0] !== 'run') continue
-    const [, node, , reads, writes] = command
+    const [, node, , read, written] = command
     const own = touched.get(nodes[node]!.name) ?? []
-    own.push({ reads: reads.map(memory), writes: writes.map(memory) })
+    const reads = read.map(nameOf)
+    for (const id of written) madeIn.set(rootOf(id), buffers[id]!.name)
+    own.push({ reads, writes: written.map(nameOf) })
     touched.set(nodes[node]!.name, own)
   }
-  return touched
+  return { touched, left: [...madeIn].flatMap(([id, name]) => (buffers[id]!.life === 'state' ? [name] : [])) }
 }
 
 const matrix = tensor('f32', [64, 64])
@@ -92,9 +102,52 @@ type Square = DeviceFlow<typeof matrix>
 const rows = tensor('bf16', [32, 64])
 type Rows = DeviceFlow<typeof rows>
 
-/** The name of the state that a view is one of. */
-const nameOfState = ({ buffers }: Plan, of: number | undefined): readonly string[] =>
-  of !== undefined && buffers[of]!.life === 'state' ? [buffers[of]!.name] : []
+/**
+ * Compares what each fused kernel of a graph reads and writes with what its operations read and write apart.
+ * Yields how many kernels were compared, and how many results they have beside their first ones.
+ */
+const compareWithNeeded = (made: Graph, settings: object = {}) => {
+  const plan = fused(made, settings)
+  const plain = orThrow(compile(made, { ...settings, fuse: false })) as Plan
+  const { touched } = touchedOf(plan)
+  // Of the plan that fuses nothing: what each operation reads and writes.
+  const { touched: apart, left } = touchedOf(plain)
+  const readers = new Map<string, Set<string>>()
+  for (const [reader, runs] of apart)
+    for (const read of runs.flatMap(({ reads }) => reads))
+      readers.set(read, (readers.get(read) ?? new Set()).add(reader))
+  const all = provenanceOf(plan)!.decisions.fusion!.regions.map(({ name, members }) => ({
+    name,
+    members: new Set(members),
+  }))
+  const writes = [...touched.values()].flatMap(runs => runs.flatMap(own => own.writes))
+  // A copy may be a member of several kernels, each of which reads through it.
+  const isInside = (reader: string, member: string) =>
+    all.some(({ members }) => members.has(reader) && members.has(member))
+  // A value that nothing reads is needed too: others come after the operation that makes it.
+  const isNeeded = (member: string, value: string) =>
+    left.includes(value) ||
+    !readers.has(value) ||
+    [...readers.get(value)!].some(reader => !isInside(reader, member))
+  let results = 0
+  const compared = all.filter(({ members }) => [...members].every(member => apart.get(member)?.length === 1))
+  for (const { name, members } of compared) {
+    const each = [...members].map(member => ({ member, ...apart.get(member)![0]! }))
+    const inside = new Set(each.flatMap(({ writes }) => writes))
+    const least = new Set(each.flatMap(({ reads }) => reads).filter(read => !inside.has(read)))
+    const needed = each.flatMap(({ member, writes }) => writes.filter(value => isNeeded(member, value)))
+    const [own] = touched.get(name)!
+    expect(new Set(own!.reads)).toEqual(least)
+    // Where something reads a copy in memory too, one of its kernels writes it.
+    const ownNeeded = needed.filter(value => own!.writes.includes(value))
+    expect(new Set(own!.writes)).toEqual(new Set(ownNeeded))
+    for (const value of needed)
+      expect([value, writes.filter(other => other === value).length]).toEqual([value, 1])
+    results += own!.writes.length - 1
+    expect(own!.reads.length).toBeLessThanOrEqual(each.reduce((sum, { reads }) => sum + reads.length, 0))
+  }
+  return { regions: compared.length, results }
+}
 
 describe('fuse', () => {
   test('makes one kernel of a chain, with what is broadcast to it', () => {
@@ -327,7 +380,7 @@ describe('fuse', () => {
       'what another operation waits for',
       x => {
         const doubled = x.pipe(mul(2))
-        return doubled.pipe(add(x.pipe(after(doubled), sum(0))))
+        return doubled.pipe(add(x.pipe(comesAfter(doubled), sum(0))))
       },
       2,
     ],
@@ -342,7 +395,7 @@ describe('fuse', () => {
     ['masks', x => x.pipe(less(0), mul(x.pipe(less(1))), cast('f32'), mul(x)), 1],
     ['positions', x => x.pipe(add(x.pipe(iota({ axis: 1 }), keep(), mul(3), add(1), cast('f32')))), 2],
     ['positions that nothing keeps', x => x.pipe(add(x.pipe(iota({ axis: 1 }), mul(3), cast('f32')))), 1],
-    ['positions alone', x => x.pipe(mul(2), iota({ axis: 1 }), mul(3), add(1)), 2],
+    ['positions alone', x => x.pipe(mul(2), iota({ axis: 1 }), mul(3), add(1)), 1],
     ['a mask', x => x.pipe(iota({ axis: 1 }), less(x.pipe(iota({ axis: 0 }))), where(x, 0), softmax()), 1],
     ['the place of the largest', x => x.pipe(mul(2), argmax({ axis: 1 }), add(1)), 1],
     ['the place of the largest of an image', x => x.pipe(iota(), mul(3), argmax({ axis: 0 }), add(1)), 1],
@@ -438,56 +491,103 @@ describe('fuse', () => {
     let results = 0
     fc.assert(
       fc.property(sample({ steps: 16 }), made => {
-        const settings = { dims: made.dims }
-        const plan = fused(made.graph, settings)
-        const plain = orThrow(compile(made.graph as Graph, { ...settings, fuse: false })) as Plan
-        // Of the plan that fuses nothing: what each operation reads and writes, by name of the memory.
-        const apart = touchedOf(plain)
-        // What another operation comes after is stored too.
-        const awaited = new Set(
-          plain.nodes.flatMap(({ after = [] }) => after.map(([node]) => plain.nodes[node]!.name)),
-        )
-        const inPlace = new Set(plain.buffers.flatMap(({ alias }) => nameOfState(plain, alias)))
-        const fusedAll = new Set(
-          provenanceOf(plan)!.decisions.fusion!.regions.flatMap(({ members }) => members),
-        )
-        const ops = new Map(plain.nodes.map(({ name, op }) => [name, op]))
-        const neededOf = (member: string) => {
-          const [own] = apart.get(member)!
-          return ops.get(member) === 'iota' ? { ...own!, reads: [] } : own!
-        }
-        for (const { name, members } of provenanceOf(plan)!.decisions.fusion!.regions) {
-          if (members.some(member => apart.get(member)?.length !== 1)) continue
-          // A kernel of several operations needs nothing of what only gives an index its shape.
-          const each = members.map(neededOf)
-          // Memory that has the value before and the next value has one name for two values.
-          if (each.some(({ reads, writes }) => [...reads, ...writes].some(name => inPlace.has(name))))
-            continue
-          const inside = new Set(each.flatMap(({ writes }) => writes))
-          const least = new Set(each.flatMap(({ reads }) => reads).filter(read => !inside.has(read)))
-          const [own] = touchedOf(plan).get(name)!
-          if (least.size > 0) expect(new Set(own!.reads)).toEqual(least)
-          else expect(own!.reads.length).toBeLessThanOrEqual(1)
-          const others = [...apart]
-            .filter(([other]) => !members.includes(other))
-            .flatMap(([other, runs]) => (fusedAll.has(other) ? [neededOf(other)] : runs))
-          const before = members.filter(member => awaited.has(member))
-          const outside = new Set([
-            ...others.flatMap(({ reads }) => reads),
-            ...before.flatMap(member => apart.get(member)![0]!.writes),
-          ])
-          expect(new Set(own!.writes)).toEqual(new Set([...inside].filter(write => outside.has(write))))
-          results += own!.writes.length - 1
-          expect(own!.reads.length).toBeLessThanOrEqual(
-            each.reduce((sum, { reads }) => sum + reads.length, 0),
-          )
-          regions++
-        }
+        const compared = compareWithNeeded(made.graph, { dims: made.dims })
+        regions += compared.regions
+        results += compared.results
       }),
       { numRuns: runs(40) },
     )
     expect(regions).toBeGreaterThan(often(0))
     expect(results).toBeGreaterThan(often(0))
+  })
+
+  test.each<[string, (x: Square) => Record<string, DeviceFlow<AnyTensor>>, readonly string[]]>([
+    ['positions alone', x => ({ y: x.pipe(relu(), abs(), iota({ axis: 0 }), relu(), add(1)) }), ['fused']],
+    [
+      'positions of a value that is stored',
+      x => {
+        const stored = x.pipe(relu(), abs())
+        return { stored, y: stored.pipe(iota({ axis: 0 }), relu(), add(1)) }
+      },
+      ['fused', 'fused'],
+    ],
+    [
+      'positions that are ordered after another operation',
+      x => {
+        const doubled = x.pipe(mul(2), keep())
+        const ordered = x.pipe(abs(), comesAfter(doubled))
+        return { doubled, y: ordered.pipe(iota({ axis: 0 }), relu(), add(1)) }
+      },
+      ['mul', 'abs', 'fused'],
+    ],
+    [
+      'a next value in its state, which another plan stores there',
+      x => {
+        const next = x.pipe(relu())
+        const before = next.pipe(delay(0, { name: 'before' }), neg(), abs())
+        return { before, y: next.pipe(exp()) }
+      },
+      ['fused', 'fused'],
+    ],
+    [
+      'a next value that is computed in its state',
+      x => ({
+        y: x.pipe(
+          scan((acc, now) => acc.pipe(mul(0.5), add(now)), 0, { name: 'sum' }),
+          neg(),
+          abs(),
+        ),
+      }),
+      ['fused'],
+    ],
+    [
+      'a next value in its state, which a view of it shows',
+      x => {
+        const sum = x.pipe(scan((acc, now) => acc.pipe(mul(0.5), add(now)), 0, { name: 'sum' }))
+        return { y: sum.pipe(reshape([4096]), neg(), abs()), z: sum.pipe(keep(), transpose([1, 0])) }
+      },
+      ['fused', 'transpose'],
+    ],
+    [
+      'what others only come after',
+      x => {
+        const before = x.pipe(mul(2))
+        return { y: before.pipe(add(1)), z: x.pipe(comesAfter(before), sum(0)) }
+      },
+      ['fused', 'sum'],
+    ],
+    [
+      'what others only come after, as a view',
+      x => {
+        const before = x.pipe(mul(2))
+        return { y: before.pipe(add(1)), z: x.pipe(comesAfter(before.pipe(reshape([4096]))), sum(0)) }
+      },
+      ['fused', 'sum'],
+    ],
+    [
+      'a copy that attention reads through and an output shows',
+      x => {
+        const heads = x.pipe(reshape([4, 16, 64]), transpose([1, 0, 2]))
+        return { heads, y: heads.pipe(attention(heads, heads)) }
+      },
+      ['transpose', 'fused'],
+    ],
+    [
+      'a copy that attention and another kernel read through',
+      x => {
+        const heads = x.pipe(reshape([4, 16, 64]), transpose([1, 0, 2]))
+        return { scaled: heads.pipe(mul(2)), y: heads.pipe(attention(heads, heads)) }
+      },
+      ['fused', 'fused'],
+    ],
+  ])('reads and writes no more of: %s', (_, body, kernels) => {
+    const made = graph(square, ({ x }) =>
+      Object.fromEntries(
+        Object.entries(body(x.pipe(upload()))).map(([name, y]) => [name, y.pipe(download())]),
+      ),
+    ) as unknown as Graph
+    expect(kernelsOf(fused(made))).toEqual(kernels)
+    expect(compareWithNeeded(made).regions).toBe(kernels.filter(op => op === 'fused').length)
   })
 
   const options = [{}, { rates: true }, { devices: 2 }, { stays: true }] as const

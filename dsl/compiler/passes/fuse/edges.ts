@@ -19,38 +19,26 @@ interface Edge {
   readonly reader: number
   /** The views and windows between the value and its reader. */
   readonly views: readonly number[]
-  /** Whether the reader needs its shape alone. */
-  readonly isShape: boolean
 }
 
-/** `inputsOf`: those inputs of a node that its kernel has as operands, needed or not. */
-function* edgesOf(
-  { nodes }: Checked,
-  values: Values,
-  inputsOf: (id: number) => readonly number[] = id => nodes[id]!.inputs,
-): Generator<Edge> {
+function* edgesOf({ nodes }: Checked, values: Values): Generator<Edge> {
   const isKernel = (id: number): boolean =>
     values.elementwise[id] !== undefined || values.apart[id] !== undefined
-  for (const { id: reader, op } of nodes) {
+  for (const { id: reader, op, inputs } of nodes) {
     if (!isKernel(reader) || op === 'delay') continue
     const met = new Set<number>()
-    const read = values.inputsOf(reader)
-    const open = inputsOf(reader).map(from => ({
-      from,
-      views: [] as readonly number[],
-      isShape: !read.includes(from),
-    }))
-    for (const { from, views, isShape } of open) {
+    const open = inputs.map(from => ({ from, views: [] as readonly number[] }))
+    for (const { from, views } of open) {
       const node = nodes[from]!
       const { op } = node
       if (!isKernel(from) && (op === 'window' || op === 'after' || isView(node))) {
         const sources = op === 'window' ? node.inputs : node.inputs.slice(0, 1)
-        for (const source of sources) open.push({ from: source, views: [...views, from], isShape })
+        for (const source of sources) open.push({ from: source, views: [...views, from] })
         continue
       }
       const kernel = op === 'port' ? node.inputs[0]! : from
       const value = nodes[kernel]!.op === 'kernel' ? kernel : from
-      if (isKernel(kernel) && !met.has(value)) yield { value, kernel, reader, views, isShape }
+      if (isKernel(kernel) && !met.has(value)) yield { value, kernel, reader, views }
       met.add(value)
     }
   }
@@ -91,8 +79,7 @@ export const storedBetween = (
 ): readonly Stored[] => {
   const { of, refused, values } = regions
   const why = (edge: Edge): Apart => {
-    const { value, reader, isShape } = edge
-    if (isShape) return 'shape'
+    const { value, reader } = edge
     const product = products.get(value)
     if (product === 'read by several' && values.apart[reader] !== undefined) return byReader(values, reader)
     const known = product ?? byKind(values, edge) ?? byView(ir, values, edge)
@@ -103,7 +90,7 @@ export const storedBetween = (
   }
   const stored: Stored[] = []
   const seen = new Set<number>()
-  for (const edge of edgesOf(ir, values, id => regions.operandsOf(id))) {
+  for (const edge of edgesOf(ir, values)) {
     const { value, kernel, reader } = edge
     if (of[reader] !== undefined && of[kernel] === of[reader]) continue
     const key = value * ir.nodes.length + (of[reader]?.members[0] ?? reader)
@@ -130,11 +117,7 @@ export const storedWithout = (ir: Checked, fusion: Pick<Fusion, 'regions' | 'apa
   for (const edge of edgesOf(ir, values)) {
     const [name, reader] = [ir.nodes[edge.value]!.name, ir.nodes[edge.reader]!.name]
     const isFused = regionOf.has(name) && regionOf.get(name) === regionOf.get(reader)
-    const because = isFused
-      ? 'worse plan'
-      : edge.isShape
-        ? 'shape'
-        : (known.get(`${name} ${reader}`) ?? byKind(values, edge))
+    const because = isFused ? 'worse plan' : (known.get(`${name} ${reader}`) ?? byKind(values, edge))
     if (stored.push(storedOf(ir, edge, because ?? 'worse plan')) === mostListed) break
   }
   return stored

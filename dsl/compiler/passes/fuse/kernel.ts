@@ -216,7 +216,6 @@ export class FusedKernels {
       places[id] = count++
     }
     for (const id of results) words.push(places[id]!)
-    if (reads.length === 0) reads.push(...region.sources.ids)
     return { words, reads }
   }
 }
@@ -273,10 +272,6 @@ const fusedKernel = (
     // What another member reads of it is what it would have loaded.
     made.set(id, m === 0 || isExact(kernel) ? value : code.put([dtype as MapRounding, value]))
   }
-  // Of a region of indices alone: what it has as its source. Of constants there is none.
-  const [source] = region.sources.ids
-  if (operands.nodes.length === 0 && source !== undefined)
-    operands.put(source, { dtype: ir.specs[source]!.dtype, offset: 0, strides: region.shape.map(() => 0) })
   const last = region.members[0]!
   const merged = mergedOf(region, operands.list)
   const { length, isRow } = region

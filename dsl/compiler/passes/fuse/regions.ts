@@ -135,6 +135,8 @@ export class Regions {
   /** By node: the first of the members that read it, and the first of all other readers. */
   private readonly inner: Float64Array
   private readonly outer: Float64Array
+  /** By node: the first node whose readers come `after` it. */
+  readonly awaited: Float64Array
   /** By node: whether something other than its region reads it. */
   private readonly stored: Uint8Array
 
@@ -150,6 +152,7 @@ export class Regions {
     this.reader = new Int32Array(nodes.length).fill(nobody)
     this.inner = new Float64Array(nodes.length).fill(Number.POSITIVE_INFINITY)
     this.outer = new Float64Array(nodes.length).fill(Number.POSITIVE_INFINITY)
+    this.awaited = new Float64Array(nodes.length).fill(Number.POSITIVE_INFINITY)
     this.stored = new Uint8Array(nodes.length)
     for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) this.stored[id] = 1
     for (const { op, inputs } of nodes) if (op === 'delay') this.stored[inputs[0]!] = 1
@@ -175,7 +178,18 @@ export class Regions {
       this.read(source, reader, { shape, offset: offset + viewFrom[id]!, strides }, this.inner[id]!)
       region.sources.set(source, region.sources.get(id)!)
       region.sources.delete(id)
-    } else if (op !== 'delay') for (const input of inputs) this.readOutside(input, id)
+    } else if (op === 'after') {
+      // Of what comes before only the kernel counts, not the value.
+      const first = this.values.behind(inputs[1]!)
+      this.awaited[first] = Math.min(id, this.awaited[first]!)
+      this.readOutside(inputs[0]!, id)
+    } else if (op !== 'delay' && !this.isUnreadView(id))
+      for (const input of inputs) this.readOutside(input, id)
+  }
+
+  /** Whether a node is a view that nothing reads, though others may come after it. */
+  isUnreadView(id: number): boolean {
+    return this.values.viewFrom[id]! >= 0 && this.reader[id] === nobody && this.stored[id] === 0
   }
 
   private readOutside(id: number, by: number): void {
@@ -260,17 +274,8 @@ export class Regions {
     this.readAll(node, own, number, own.inside, own.bytes)
   }
 
-  /** The inputs of a node that its kernel has as operands, needed or not. */
-  operandsOf(id: number): readonly number[] {
-    const { inputs } = this.ir.nodes[id]!
-    const region = this.of[id]
-    if (this.values.elementwise[id]?.given === undefined || region?.members.length === 1) return inputs
-    const read = this.values.inputsOf(id)
-    return inputs.filter(input => read.includes(input) || region?.sources.has(input))
-  }
-
   private readAll(
-    { id, inputs }: GraphNode,
+    { id }: GraphNode,
     { isIndexed }: Elementwise,
     number: number,
     { operands }: Composed,
@@ -285,11 +290,6 @@ export class Regions {
       else this.read(input, number, operands[i]!, id)
       sources.set(input, Math.max(bytes[i]!, sources.get(input) ?? 0))
     }
-    const [first] = inputs
-    if (sources.size > 0 || first === undefined) return
-    // Of indices alone: one element of what gives an index its shape, as its own kernel reads it.
-    this.readOutside(first, id)
-    sources.set(first, elementBytes[this.ir.specs[first]!.dtype])
   }
 
   /** An access over the points of a region, whose shape may have been refined, or gained rows, since. */
@@ -414,6 +414,8 @@ export class Regions {
     const last = region.members[0]!
     const apart = apartBy(this.ir, id, last)
     if (apart !== undefined) return apart
+    // What comes after it waits for the whole kernel, as what reads a result does.
+    if (this.awaited[id]! <= (hasSeveral(this.effort) ? last : this.ir.nodes.length)) return 'after'
     if (kernel.compute !== this.values.elementwise[last]!.kernel.compute) return 'whole numbers and floats'
     return undefined
   }

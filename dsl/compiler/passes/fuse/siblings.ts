@@ -50,13 +50,15 @@ class Siblings {
     for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) this.stays[id] = 1
     for (const { op, inputs } of nodes) if (op === 'delay') this.stays[inputs[0]!] = 1
     this.from = new Int32Array(count + 2)
-    for (const { id, op } of nodes)
-      if (op !== 'delay') for (const input of regions.operandsOf(id)) this.from[input + 2]!++
+    // What readers only come after is not read.
+    const read = nodes.map(({ id, op, inputs }) => {
+      if (op === 'delay' || regions.isUnreadView(id)) return []
+      return op === 'after' ? inputs.slice(0, 1) : inputs
+    })
+    for (const inputs of read) for (const input of inputs) this.from[input + 2]!++
     for (let id = 0; id < count; id++) this.from[id + 2]! += this.from[id + 1]!
     this.readBy = new Int32Array(this.from.at(-1)!)
-    for (const { id, op } of nodes)
-      if (op !== 'delay')
-        for (const input of regions.operandsOf(id)) this.readBy[this.from[input + 1]!++] = id
+    for (const { id } of nodes) for (const input of read[id]!) this.readBy[this.from[input + 1]!++] = id
     this.root = new Int32Array(count)
     for (const node of nodes) this.root[node.id] = isView(node) ? this.root[node.inputs[0]!]! : node.id
     this.last = new Int32Array(count).fill(-1)
@@ -129,11 +131,12 @@ class Siblings {
   }
 
   /**
-   * Whether something other than its own region and a later one reads a node, or it is an output or a state.
+   * Whether something other than its own region and a later one reads a node, or it is an output or a state, or
+   * nothing reads it.
    */
   private isStored(id: number, later: Region): boolean {
     const { of } = this.regions
-    if (this.stays[id] === 1) return true
+    if (this.stays[id] === 1 || this.from[id] === this.from[id + 1]) return true
     for (let i = this.from[id]!; i < this.from[id + 1]!; i++) {
       const own = of[this.readBy[i]!]
       if (own === undefined || (own !== later && own !== of[id])) return true
@@ -195,6 +198,7 @@ class Siblings {
 
   /** Whether nothing but the kernels themselves is against one of two regions that are alike. */
   private isFit(region: Region, later: Region): boolean {
+    if (region.members.some(id => this.regions.awaited[id]! <= later.members[0]!)) return false
     if (this.isReadBefore(region.members[0]!, later)) return false
     return !region.results.some(id => this.isReadBefore(id, later)) && this.isSmall(region, later)
   }

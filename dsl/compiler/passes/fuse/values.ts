@@ -110,28 +110,19 @@ const indexInstructions = 4
 
 /**
  * The kernel with each index as an operand, so that what a region does with operands holds for indices too:
- * where it is computed at other points, or in other dimensions, its strides say what it is. An operand that no
- * instruction reads is left out. Undefined where f32 might round an index.
+ * where it is computed at other points, or in other dimensions, its strides say what it is. Undefined where f32
+ * might round an index.
  */
 const indicesAsOperands = (spec: MapSpec): Pick<Elementwise, 'kernel' | 'given'> | undefined => {
   const { shape, compute } = spec
   if (!spec.code.some(([what]) => what === 'index')) return { kernel: spec }
   if (compute === 'f32' && spec.code.some(([what, d]) => what === 'index' && shape[d]! > largest))
     return undefined
-  const read = spec.operands.flatMap(({ indexed }, i) =>
-    spec.code.some(([what, of]) => what === 'operand' && of === i)
-      ? [i, ...(indexed ? [indexed.by] : [])]
-      : [],
-  )
-  const given = spec.operands.flatMap((_, i) => (read.includes(i) ? [i] : []))
-  const operands = given.map(i => {
-    const { indexed, ...operand } = spec.operands[i]!
-    return indexed ? { ...operand, indexed: { ...indexed, by: given.indexOf(indexed.by) } } : operand
-  })
+  const operands = [...spec.operands]
+  const given = [...operands.keys()]
   const along = new Map<number, number>()
   const code = spec.code.map((instruction): MapInstruction => {
     const [what, of] = instruction
-    if (what === 'operand') return ['operand', given.indexOf(of)]
     if (what !== 'index') return instruction
     if (!along.has(of)) {
       along.set(of, operands.length)
@@ -261,12 +252,6 @@ export class Values {
     return given === undefined ? inputs : given.map(i => (i === anIndex ? anIndex : inputs[i]!))
   }
 
-  /** The nodes that a node reads; of one that a region may have, those that its kernel does. */
-  inputsOf(id: number): readonly number[] {
-    const isWhole = this.elementwise[id]?.given === undefined
-    return isWhole ? this.ir.nodes[id]!.inputs : this.readsOf(id).filter(input => input !== anIndex)
-  }
-
   /** When everything that a node reads is there. */
   ready(id: number): number {
     let ready = 0
@@ -364,7 +349,7 @@ export class Values {
   }
 
   /** The node whose memory an input is, with the views in between left out. */
-  private behind(id: number): number {
+  behind(id: number): number {
     let at = id
     while (this.viewFrom[at]! >= 0) at = this.ir.nodes[at]!.inputs[0]!
     return at

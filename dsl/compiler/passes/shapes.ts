@@ -1,0 +1,41 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { GraphNode } from '../../ir/graph.js'
+import type { Checked } from '../analysis/ir.js'
+import { liveNodes } from '../analysis/live-nodes.js'
+import { isView, operatorOf } from '../analysis/operators.js'
+import { type Passed, pass } from '../analysis/pass.js'
+import { rewritten } from '../analysis/rewritten.js'
+
+//   m = relu(u) · p = iota(m) · y = p + 1   →   p = iota() · y = p + 1
+//
+// After this pass no node reads a value for its shape alone, and no value is computed that only gave a shape.
+// By now every shape is known, and so are the device and the rate that a node has from what it read. A node
+// that is ordered by `after` keeps its input, since an order is one of readers. A graph in which no operator
+// needs only a shape is unchanged.
+
+const needsShape = ({ op, inputs }: GraphNode): boolean =>
+  inputs.length > 0 && operatorOf(op)?.needsShape === true
+
+/** By node: whether its readers come after another operation. */
+const ordersReaders = ({ nodes }: Checked): Uint8Array => {
+  const orders = new Uint8Array(nodes.length)
+  for (const node of nodes)
+    if (node.op === 'after' || (isView(node) && orders[node.inputs[0]!] === 1)) orders[node.id] = 1
+  return orders
+}
+
+export const shapes = pass('shapes', (ir: Checked): Passed<Checked> => {
+  if (!ir.nodes.some(needsShape)) return E.right(ir)
+  const orders = ordersReaders(ir)
+  const nodes = ir.nodes.map(node =>
+    needsShape(node) && node.inputs.every(input => orders[input] === 0) ? { ...node, inputs: [] } : node,
+  )
+  // Callers name parameters.
+  const alive = liveNodes(
+    { ...ir, nodes },
+    id => id,
+    ({ op }) => op === 'param',
+  )
+  const left = nodes.flatMap(({ id }) => (alive[id] === 1 ? [id] : []))
+  return E.right(rewritten(ir, left, id => nodes[id]!))
+})
