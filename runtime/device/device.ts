@@ -133,7 +133,10 @@ export class Device implements AsyncDisposable {
     const next = 'correct the option, or leave it out'
     if (typeof options !== 'object' || options === null)
       throw badArgument(at, 'options', 'an object of name, priority', options, next)
-    const { name = `lane ${this.#lanes}`, priority = 'normal' } = options
+    const { name = `lane ${this.#lanes}`, priority = 'normal' } = reading(at, () => ({
+      name: options.name,
+      priority: options.priority,
+    }))
     if (typeof name !== 'string' || name === '') throw badArgument(at, 'options.name', 'a name', name, next)
     if (typeof priority !== 'string' || !Object.hasOwn(priorities, priority))
       throw badArgument(at, 'options.priority', "'low', 'normal' or 'high'", priority, next)
@@ -156,7 +159,7 @@ export class Device implements AsyncDisposable {
         handle,
         'pass what cuStreamCreate gave, or lane.stream',
       )
-    const name = options?.name ?? 'external'
+    const name = reading(at, () => options?.name) ?? 'external'
     if (typeof name !== 'string')
       throw badArgument(at, 'options.name', 'a name', name, 'correct the option, or leave it out')
     return this.#add(name, undefined, handle, 'external')

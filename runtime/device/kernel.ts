@@ -5,7 +5,7 @@ import type { NativeKernel } from '../addon.js'
 import { DisposedError } from '../errors.js'
 import { arrayOver, describe } from '../values.js'
 import { badArgument, badUse, wrongDevice } from './allocator-error.js'
-import { madeBy, unreadable } from './arguments.js'
+import { madeBy, reading, unreadable } from './arguments.js'
 import type { Block, Span } from './block.js'
 import { Core } from './core.js'
 import { type Place, placeOf } from './place.js'
@@ -92,7 +92,7 @@ export class Kernel<R extends Operands = Operands, W extends Operands = Operands
 
   static {
     makeKernel = async (core, definition) => {
-      const { shape, reference } = checkedDefinition(core, definition)
+      const { shape, reference } = reading('device.kernel', () => checkedDefinition(core, definition))
       const { name, cuda, reads, writes, scalars } = shape
       const spec = { name, source: cuda, reads: reads.length, writes: writes.length }
       const types = scalars.map(([, type]) => type)

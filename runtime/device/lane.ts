@@ -1,7 +1,7 @@
 import type { NativeNode } from '../addon.js'
 import { DisposedError } from '../errors.js'
 import { badArgument, badUse, wholeNumber, wrongDevice } from './allocator-error.js'
-import { madeBy } from './arguments.js'
+import { madeBy, reading } from './arguments.js'
 import { type Block, makeBlock, type Span } from './block.js'
 import { Core, type Space } from './core.js'
 import { coreOfEvent, Event, eventFor, makeEvent } from './event.js'
@@ -102,10 +102,10 @@ export class Lane implements Disposable {
       let pool = 0
       let site = 0
       if (options !== undefined || core.careful) {
-        checkOptions(options, at)
-        if (options?.pool !== undefined) pool = poolFor(options.pool, core, at)
+        const given = optionsOf(options, at)
+        if (given.pool !== undefined) pool = poolFor(given.pool, core, at)
         else if (space.index === 0) pool = poolInScope(core, at)
-        if (core.stacks || options?.site !== undefined) site = core.sites.of(options?.site, core.stacks)
+        if (core.stacks || given.site !== undefined) site = core.sites.of(given.site, core.stacks)
       }
       // Pinned memory has a home of its own, and is the host's at once, whatever its lane captures.
       const capture = space.index === 1 ? undefined : lane.#capture
@@ -195,10 +195,13 @@ export class Lane implements Disposable {
 
   #fill(to: Block | Span, value: number, options: FillOptions, at: string, name: string): void {
     const place = placeOf(to, this.#core, at, 'to')
-    const { element, width, rows, pitch } = fillOf(place, value, options, at, name)
+    const { element, width, rows, pitch } = reading(at, () => fillOf(place, value, options, at, name))
     if (width === 0 && this.#capture === undefined) return
     if (this.#capture !== undefined) {
-      this.#captured(at, fillWork(operandOf(place), value, options, at))
+      this.#captured(
+        at,
+        reading(at, () => fillWork(operandOf(place), value, options, at)),
+      )
       return
     }
     const id = this.#live(at)
@@ -396,8 +399,8 @@ export class Lane implements Disposable {
   }
 }
 
-const checkOptions = (options: unknown, at: string): void => {
-  if (options === undefined) return
+const optionsOf = (options: unknown, at: string): AllocateOptions => {
+  if (options === undefined) return {}
   if (typeof options !== 'object' || options === null)
     throw badArgument(
       at,
@@ -406,7 +409,11 @@ const checkOptions = (options: unknown, at: string): void => {
       options,
       'correct the options, or leave them out',
     )
-  const { site } = options as AllocateOptions
+  const { pool, site } = reading(at, () => ({
+    pool: (options as AllocateOptions).pool,
+    site: (options as AllocateOptions).site,
+  }))
   if (site !== undefined && typeof site !== 'string')
     throw badArgument(at, 'options.site', 'a text', site, 'say in words what the memory is for')
+  return { pool, site } as AllocateOptions
 }

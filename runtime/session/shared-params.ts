@@ -1,6 +1,6 @@
 import { orThrow } from '../../dsl/index.js'
 import { here } from '../../dsl/internal.js'
-import { madeBy } from '../device/arguments.js'
+import { madeBy, reading } from '../device/arguments.js'
 import { type Block, coreOf, endLoan, lendBlock, sharedHandle } from '../device/block.js'
 import { Device } from '../device/device.js'
 import { endingWith, quietly } from '../device/ending.js'
@@ -296,13 +296,14 @@ export class SharedParams implements AsyncDisposable {
 
 /** The source of each parameter; or a TypeError that names the first value that is none. */
 const checkedSources = (source: ParamSources): ParamSources => {
-  for (const [name, value] of Object.entries(source))
+  const given = reading('params', () => Object.entries(source))
+  for (const [name, value] of given)
     if (typeof value !== 'function' && !ArrayBuffer.isView(value))
       throw new TypeError(
         `params.${name}: wanted a typed array, or a function that fills the bytes; ` +
           `found ${describe(value)}. Next: correct it, or leave it out`,
       )
-  return { ...source }
+  return Object.fromEntries(given)
 }
 
 const openedDevice = async (

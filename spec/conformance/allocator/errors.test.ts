@@ -2,7 +2,7 @@
 // what to do. No other error is thrown, and the device goes on.
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
-import { AllocatorError, Device, DisposedError, errorsOf } from '../../../runtime/index.js'
+import { AllocatorError, Device, DisposedError, errorsOf, params } from '../../../runtime/index.js'
 import { hold, KiB, openOn, thrownBy } from '../../fixtures/allocator.js'
 import { isFault, unreadable } from '../../fixtures/errors.js'
 import { present } from '../devices.js'
@@ -262,5 +262,38 @@ describe('a host device that fails', () => {
     lanes[0]![Symbol.dispose]()
     lanes[0] = device.lane()
     expect(thrownBy(() => device.lane())._tag).toBe('TooManyLanes')
+  })
+  it.each(present)('8 options that throw when they are read are the cause on %s', async name => {
+    await using device = await openOn(name)
+    const lane = device.lane()
+    using block = lane.malloc(KiB)
+    const throws = (field: string): Anything => ({
+      get [field]() {
+        throw new RangeError('the getter')
+      },
+    })
+    const calls: readonly (() => unknown)[] = [
+      () => device.lane(throws('name')),
+      () => device.lane(throws('priority')),
+      () => device.externalLane(1n, throws('name')),
+      () => device.malloc(KiB, lane, throws('site')),
+      () => lane.malloc(KiB, throws('pool')),
+      () => lane.fill(block, 1, throws('bits')),
+      () => lane.fill(block, 1, throws('pitch')),
+      () => device.kernel(throws('cuda')),
+      () => params(device, throws('w')),
+    ]
+    for (const call of calls) {
+      const error = await new Promise<Anything>(resolve => {
+        resolve(call())
+      }).then(
+        () => expect.fail(String(call)),
+        (thrown: unknown): Anything => thrown,
+      )
+      isFault(error)
+      expect(error.cause).toBeInstanceOf(RangeError)
+    }
+    lane.fill(block, 1)
+    await lane.synchronize()
   })
 })
