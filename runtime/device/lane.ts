@@ -384,7 +384,7 @@ export class Lane implements Disposable {
         at,
         `lane ${this.#name}`,
         'a lane that takes work',
-        "one of a session, which takes the session's alone",
+        'one that stands for who lends a block: a session, a plan tree or a graph',
         'make a lane of your own: device.lane()',
       )
     const why = this.#core.closed ? `its device ${this.#core.name} is closed` : 'it was disposed of'

@@ -309,17 +309,32 @@ describe.each(present)('memory nodes on %s', name => {
     )
     for (const node of [made, freed] as GraphNode[])
       misuse(() => graph.updateNode(node as never, {} as never), /a node whose parameters can change/)
-    graph.launch(lane)
     graph[Symbol.dispose]()
-    // The launch before may still run.
-    using next = ExecutableGraph.instantiate(definition)
-    const apart = device.lane()
-    next.launch(apart)
-    await apart.synchronize()
-    expect(await contentOf(device, lane, result)).toEqual([4])
+    ExecutableGraph.instantiate(definition)[Symbol.dispose]()
     // A definition of other nodes goes as before.
     using copy = other.clone()
     expect(copy.nodes).toHaveLength(1)
+  })
+
+  it('a launch has its memory, though its executable has gone and another one runs on another lane', async () => {
+    await using device = await openOn(name)
+    const [lane, apart] = [device.lane(), device.lane()]
+    const [first, second] = [lane.malloc(4096 * KiB), lane.malloc(4096 * KiB)] as const
+    const { definition, filled, copied } = filling(device, first, 4)
+    using _ = definition
+    using gate = hold(device, lane)
+    const graph = ExecutableGraph.instantiate(definition)
+    graph.launch(lane)
+    graph[Symbol.dispose]()
+    filled.update({ value: 5 })
+    copied.update({ to: second })
+    using next = ExecutableGraph.instantiate(definition)
+    next.launch(apart)
+    gate.open()
+    await apart.synchronize()
+    expect(await contentOf(device, lane, first)).toEqual([4])
+    expect(await contentOf(device, lane, second)).toEqual([5])
+    for (const block of [first, second]) block.free()
   })
 
   it('updates: of nodes within the life of memory, of the whole by its own definition alone', async () => {
