@@ -185,7 +185,7 @@ export class ExecutableGraph implements Disposable {
     const { node: given, memory = [] } = reading(at, () =>
       paramsOf(node.kind, objectOf(params, node.kind, at), {}, hierarchy.core, at, node.graph),
     )
-    this.#lifetimes.check(id, memory, at)
+    this.#lifetimes.check(id, hierarchy.memory.nodesOf(memory), at)
     triedOn(
       this.#core,
       at,

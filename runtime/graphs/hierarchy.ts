@@ -212,10 +212,12 @@ export class Hierarchy {
 
   /** The lives of the graph's memory. Throws where a node uses it outside of its life. */
   lifetimes(id: number, at: string): Lifetimes {
-    const kindOf = (node: number): string | undefined => this.nodes.get(node)?.kind
-    if (!this.hasMemory(id)) return new Lifetimes([], { nodes: [], edges: [], kindOf }, at)
+    if (!this.hasMemory(id)) return new Lifetimes([], { names: new Map(), edges: [] }, at)
     const [nodes, edges] = this.tried(at, () => [this.native.nodes(id), this.native.edges(id)])
-    return this.memory.lifetimes({ nodes, edges, kindOf }, at)
+    const name = (node: number, i: number) =>
+      `definition.nodes[${i}] (${this.nodes.get(node)?.kind ?? 'other'})`
+    const names = new Map(nodes.map((node, i) => [node, name(node, i)]))
+    return this.memory.lifetimes({ names, edges }, at)
   }
 
   /** An executable of the root was made. */

@@ -12,25 +12,25 @@ const lender = [
   'add that node: definition.free(memory, { after: [the nodes that use it] })',
 ] as const
 
-/** Nodes are named by their numbers. */
+/** What a node, by its number, allocates. */
 interface Allocation {
   readonly node: number
   readonly block: Block
   freedBy?: number
 }
 
-/** The nodes of a graph and its edges, for errors that name nodes. */
+/** The nodes of a graph, with their names, and its edges. */
 export interface Shape {
-  readonly nodes: readonly number[]
+  readonly names: ReadonlyMap<number, string>
   /** From, to, from, to, and so on. */
   readonly edges: readonly number[]
-  readonly kindOf: (node: number) => string | undefined
 }
 
 /** The memory of one graph, and the nodes that use it. */
 export class GraphMemory {
   readonly #allocations = new Map<number, Allocation>()
-  readonly #users = new Map<number, readonly Block[]>()
+  /** By the node that uses it: the nodes that allocate. */
+  readonly #users = new Map<number, readonly number[]>()
 
   get size(): number {
     return this.#allocations.size
@@ -49,7 +49,14 @@ export class GraphMemory {
     return this.#allocations.get(node)?.block
   }
 
-  /** The memory that a new node is to free. Throws unless it is the graph's, and whole, and none frees it. */
+  /** The nodes that allocate these blocks. */
+  nodesOf(memory: readonly Block[]): readonly number[] {
+    return [...this.#allocations.values()].flatMap(({ node, block }) =>
+      memory.includes(block) ? [node] : [],
+    )
+  }
+
+  /** What a new node is to free. Throws unless it is the graph's, and whole, and none frees it. */
   freeable(memory: unknown, at: string): Allocation {
     if (!Block.is(memory))
       throw badArgument(
@@ -61,7 +68,8 @@ export class GraphMemory {
       )
     if (graphOf(memory) === undefined)
       throw badUse(at, 'memory', 'the memory of a malloc node', 'a block of a lane', 'call block.free()')
-    const allocation = [...this.#allocations.values()].find(({ block }) => block === memory)
+    const [node] = this.nodesOf([memory])
+    const allocation = node === undefined ? undefined : this.#allocations.get(node)
     if (allocation === undefined) throw outsideGraph(at, name)
     if (allocation.freedBy !== undefined)
       throw badUse(at, 'memory', 'memory that no node frees', 'memory that a node frees', 'free it once')
@@ -70,14 +78,14 @@ export class GraphMemory {
 
   /** The node uses this memory, and no other. */
   uses(node: number, memory: readonly Block[] = []): void {
-    if (memory.length > 0) this.#users.set(node, memory)
+    if (memory.length > 0) this.#users.set(node, this.nodesOf(memory))
     else this.#users.delete(node)
   }
 
   /** The lives of the memory in a launch. Throws where a node uses memory outside of its life. */
   lifetimes(shape: Shape, at: string): Lifetimes {
     const lifetimes = new Lifetimes([...this.#allocations.values()], shape, at)
-    for (const [node, memory] of this.#users) lifetimes.check(node, memory, at)
+    for (const [node, allocations] of this.#users) lifetimes.check(node, allocations, at)
     return lifetimes
   }
 
@@ -93,33 +101,37 @@ export class GraphMemory {
   }
 }
 
-interface Lifetime extends Allocation {
+interface Lifetime {
   readonly freedBy: number
   /** The nodes that come after the allocation, and those before the free. */
   readonly after: ReadonlySet<number>
   readonly before: ReadonlySet<number>
 }
 
-/** Between which nodes the memory of a graph lives, by the edges that it had. */
+/**
+ * Between which nodes the memory of a graph lives, by the edges that it had. It refers to no block: these
+ * keep their definition.
+ */
 export class Lifetimes {
-  readonly #lifetimes = new Map<Block, Lifetime>()
-  readonly #words: (node: number) => string
+  /** By the node that allocates. */
+  readonly #lifetimes = new Map<number, Lifetime>()
+  readonly #names: ReadonlyMap<number, string>
 
-  constructor(allocations: readonly Allocation[], { nodes, edges, kindOf }: Shape, at: string) {
-    this.#words = node => `definition.nodes[${nodes.indexOf(node)}] (${kindOf(node)})`
+  constructor(allocations: readonly Omit<Allocation, 'block'>[], { names, edges }: Shape, at: string) {
+    this.#names = names
     const [after, before] = [neighbours(edges, 'after'), neighbours(edges, 'before')]
-    for (const { node, block, freedBy } of allocations) {
+    for (const { node, freedBy } of allocations) {
       if (freedBy === undefined)
         throw badUse(
           at,
-          this.#words(node),
+          this.#name(node),
           'memory that a node frees: it lives inside one launch',
           'memory that none frees',
           'add definition.free(node.memory, { after: [the nodes that use it] }), and copy what shall stay',
         )
-      const life = { after: reached(node, after), before: reached(freedBy, before) }
-      this.#lifetimes.set(block, { node, block, freedBy, ...life })
-      this.#ordered(freedBy, node, life.after.has(freedBy), at)
+      const life = { freedBy, after: reached(node, after), before: reached(freedBy, before) }
+      this.#lifetimes.set(node, life)
+      this.#ordered(freedBy, node, life, at)
     }
   }
 
@@ -127,39 +139,43 @@ export class Lifetimes {
     return this.#lifetimes.size
   }
 
-  /** Throws unless the node uses this memory while it lives. */
-  check(node: number, memory: readonly Block[], at: string): void {
-    for (const block of memory) {
-      const life = this.#lifetimes.get(block)
+  /** Throws unless the node uses what these nodes allocate while it lives. */
+  check(node: number, allocations: readonly number[], at: string): void {
+    for (const allocation of allocations) {
+      const life = this.#lifetimes.get(allocation)
       if (life === undefined)
         throw badUse(
           at,
-          this.#words(node),
+          this.#name(node),
           'memory that the graph had when it was instantiated',
           'memory that its definition was given later',
           'instantiate the definition anew',
         )
-      this.#ordered(node, life.node, life.after.has(node), at)
+      this.#ordered(node, allocation, life, at)
       if (!life.before.has(node))
         throw badUse(
           at,
-          this.#words(node),
-          `a node before ${this.#words(life.freedBy)}, which frees memory that it uses`,
+          this.#name(node),
+          `a node before ${this.#name(life.freedBy)}, which frees memory that it uses`,
           'one that no edges lead from to that one',
           'add the edge: free.pred.add(node)',
         )
     }
   }
 
-  #ordered(node: number, allocation: number, is: boolean, at: string): void {
-    if (is) return
+  #ordered(node: number, allocation: number, { after }: Lifetime, at: string): void {
+    if (after.has(node)) return
     throw badUse(
       at,
-      this.#words(node),
-      `a node after ${this.#words(allocation)}, whose memory it uses`,
+      this.#name(node),
+      `a node after ${this.#name(allocation)}, whose memory it uses`,
       'one that no edges lead to from that one',
       'name it in `after`, or add the edge: node.pred.add(allocation)',
     )
+  }
+
+  #name(node: number): string {
+    return this.#names.get(node) ?? 'a node'
   }
 }
 

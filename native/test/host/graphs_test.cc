@@ -215,6 +215,32 @@ TEST(HostGraphs, MemoryOfAGraphIsNoneOutsideOfItsLife) {
   }
 }
 
+// Executables of one graph have the same addresses.
+TEST(HostGraphs, ALaunchWithMemoryComesAfterThoseOfAnExecutableThatHasGone) {
+  const auto driver = host();
+  Graph graph = nullptr;
+  ASSERT_EQ(driver->graphCreate(&graph), Status::ok);
+  Rendezvous gate{2};
+  GraphNode node = nullptr;
+  DeviceAddress memory = 0;
+  ASSERT_EQ(driver->nodeAddAllocation(&node, graph, nullptr, 0, 64, &memory), Status::ok);
+  const GraphNode passed = add(*driver, graph, NodeParams::host(Rendezvous::meet, &gate), {node});
+  const GraphNode filled = add(*driver, graph, NodeParams::fill(memory, 1, 4, 16), {passed});
+  add(*driver, graph, NodeParams::memFree(memory), {filled});
+  const Stream first = stream(*driver), second = stream(*driver);
+  const GraphExec before = instantiate(*driver, graph);
+  ASSERT_EQ(driver->execLaunch(before, first), Status::ok);
+  ASSERT_EQ(driver->execDestroy(before), Status::ok);
+  const GraphExec after = instantiate(*driver, graph);
+  ASSERT_EQ(driver->execLaunch(after, second), Status::ok);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(gate.here, 1);
+  ++gate.here;
+  ASSERT_EQ(driver->streamSynchronize(second), Status::ok);
+  EXPECT_EQ(driver->streamQuery(first), Status::ok);
+  EXPECT_EQ(gate.here, 3);
+}
+
 TEST(HostGraphs, MemoryOfGraphsIsTakenByLaunchesAndGivenBackByATrim) {
   HostOptions options;
   options.memoryBytes = 1 << 20;

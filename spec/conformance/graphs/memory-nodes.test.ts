@@ -9,9 +9,9 @@ import {
   GraphDefinition,
   type GraphNode,
 } from '../../../runtime/index.js'
-import { contentOf, hold, KiB, openOn, thrownBy, wordsOf } from '../../fixtures/allocator.js'
+import { busy, contentOf, KiB, openOn, thrownBy, wordsOf } from '../../fixtures/allocator.js'
 import { axpnOn } from '../../fixtures/device-kernels.js'
-import { edgePlaces, soon } from '../../fixtures/graphs.js'
+import { edgePlaces, soon, soonCollected } from '../../fixtures/graphs.js'
 import { present } from '../devices.js'
 
 /** Fails unless the call is misuse, in these words, and none of the device. */
@@ -84,6 +84,7 @@ describe.each(present)('memory nodes on %s', name => {
     using _ = definition
     using graph = ExecutableGraph.instantiate(definition)
     lane.fill32(cell, 2)
+    other.wait(lane.record())
     let expected = 2
     for (let turn = 0; turn < 40; turn++) {
       graph.launch(turn % 3 === 0 ? other : lane)
@@ -130,6 +131,16 @@ describe.each(present)('memory nodes on %s', name => {
     expect(() => other.fill(memory, 1)).toThrow(/its graph was disposed of/)
     graph.launch(lane)
     expect(await contentOf(device, lane, result)).toEqual([3])
+    // An executable keeps no definition.
+    const lost = (): readonly [ExecutableGraph, WeakRef<GraphDefinition>] => {
+      const filled = filling(device, result, 8)
+      return [ExecutableGraph.instantiate(filled.definition), new WeakRef(filled.definition)]
+    }
+    const [kept, gone] = lost()
+    await soonCollected(() => gone.deref() === undefined)
+    kept.launch(lane)
+    expect(await contentOf(device, lane, result)).toEqual([8])
+    kept[Symbol.dispose]()
   })
 
   it('memory is of its own definition alone', async () => {
@@ -253,7 +264,7 @@ describe.each(present)('memory nodes on %s', name => {
   it('sizes from 1 to what the device has', async () => {
     await using device = await openOn(name)
     using definition = GraphDefinition.create(device)
-    const { total } = device.memory
+    const total = device.summary.totalBytes
     for (const bytes of [0, -1, Number.NaN, 1.5, 2 ** 53, 2 ** 53 - 1, total + 1, '8', undefined, null, 8n])
       misuse(() => definition.malloc(bytes as never), /bytes: a whole number from 1 to \d+/)
     misuse(() => definition.malloc(8, null as never), /options/)
@@ -322,7 +333,8 @@ describe.each(present)('memory nodes on %s', name => {
     const [first, second] = [lane.malloc(4096 * KiB), lane.malloc(4096 * KiB)] as const
     const { definition, filled, copied } = filling(device, first, 4)
     using _ = definition
-    using gate = hold(device, lane)
+    using scratch = lane.malloc(4096 * KiB)
+    busy(lane, scratch, 40)
     const graph = ExecutableGraph.instantiate(definition)
     graph.launch(lane)
     graph[Symbol.dispose]()
@@ -330,7 +342,6 @@ describe.each(present)('memory nodes on %s', name => {
     copied.update({ to: second })
     using next = ExecutableGraph.instantiate(definition)
     next.launch(apart)
-    gate.open()
     await apart.synchronize()
     expect(await contentOf(device, lane, first)).toEqual([4])
     expect(await contentOf(device, lane, second)).toEqual([5])
@@ -439,10 +450,10 @@ describe.each(present)('memory nodes on %s', name => {
     })
     // The next launch takes it again. A launch that is queued keeps it.
     lane.fill32(result, 0)
-    using gate = hold(device, lane)
+    using scratch = lane.malloc(4096 * KiB)
+    busy(lane, scratch, 40)
     graph.launch(lane)
     device.trimGraphMemory()
-    gate.open()
     expect(await contentOf(device, lane, result)).toEqual([5])
     graph[Symbol.dispose]()
     definition[Symbol.dispose]()
