@@ -399,6 +399,6 @@ export class Span {
     return this.#bytes
   }
   get address(): number {
-    return this.#block.address + this.#offset
+    return addressFor(this.#block, 'span.address', graphOf(this.#block)) + this.#offset
   }
 }

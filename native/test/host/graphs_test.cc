@@ -233,6 +233,7 @@ TEST(HostGraphs, ALaunchWithMemoryComesAfterThoseOfAnExecutableThatHasGone) {
   ASSERT_EQ(driver->execDestroy(before), Status::ok);
   const GraphExec after = instantiate(*driver, graph);
   ASSERT_EQ(driver->execLaunch(after, second), Status::ok);
+  while (gate.here == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(gate.here, 1);
   ++gate.here;

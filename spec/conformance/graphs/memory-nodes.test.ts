@@ -44,6 +44,7 @@ describe.each(present)('memory nodes on %s', name => {
     const nodes = [made, filled, copied, freed]
     expect(nodes.map(({ kind }) => kind)).toEqual(['malloc', 'fill', 'copy', 'free'])
     expect(edgePlaces(nodes, definition).flat()).toEqual([0, 1, 1, 2, 2, 3])
+    expect(memory.at(16, 8).address).toBe(memory.address + 16)
     expect([memory.bytes, memory.pinned, made.memory === memory, filled.memory]).toEqual([
       KiB,
       false,
