@@ -38,7 +38,7 @@ export class GraphMemory {
 
   /** What a new node allocates, as a block that the graph lends to its nodes. */
   allocated(node: number, address: number, bytes: number, graph: object, core: Core): void {
-    const lane = makeLane(core, -1, 0n, name, 'session')
+    const lane = makeLane(core, -1, 0n, name, 'graph')
     // The addon has no block of it, so no handle is given on.
     const block = lendBlock(core, { handle: -1, address, size: bytes, bytes, lane, lender, graph })
     this.#allocations.set(node, { node, block })

@@ -184,6 +184,7 @@ describe.each(present)('memory nodes on %s', name => {
     ])
       misuse(call, outside)
     misuse(() => memory.view(), /a pinned block/)
+    misuse(() => memory.lane.fill32(block, 1), /whose nodes alone use its memory/)
     misuse(() => definition.free(block), /a block of a lane/)
     misuse(() => definition.free(part as never), /free the whole/)
     misuse(() => definition.free(undefined as never), /the memory of a malloc node/)
