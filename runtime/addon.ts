@@ -370,6 +370,8 @@ export interface NativeGraphEvent {
 /** What a node does, with the owners of what it refers to. */
 export type NativeNode =
   | { readonly kind: 'empty' }
+  /** Of memory that `malloc` of the same graph gave. */
+  | { readonly kind: 'free'; readonly address: number }
   | {
       readonly kind: 'copy'
       /** As for `NativeCachingDevice.copy`. */
@@ -424,6 +426,8 @@ export interface NativeGraph {
   /** A graph of its own, with all that the nodes keep. */
   clone(graph: number): NativeGraph
   add(graph: number, after: readonly number[], node: NativeNode): number
+  /** Memory that lives in launches: the node, and the address. */
+  malloc(graph: number, after: readonly number[], bytes: number): readonly [node: number, address: number]
   embed(graph: number, after: readonly number[], child: NativeGraph, childGraph: number): number
   /** `initial`: the value at the start of each launch. */
   condition(graph: number, initial?: number): bigint
@@ -624,6 +628,9 @@ export interface NativeCachingDevice {
   /** A new definition. */
   graph(): NativeGraph
   graphEvent(timed: boolean): NativeGraphEvent
+  /** Bytes that back memory of graphs' own, and those of them that graphs use. */
+  graphMemory(): { readonly used: number; readonly reserved: number }
+  trimGraphMemory(): void
   close(): Promise<void>
 }
 

@@ -46,6 +46,26 @@ Napi::Value graphEvent(const Napi::CallbackInfo& info) {
   return handle(info.Env(), made);
 }
 
+// → { used, reserved }
+Napi::Value graphMemory(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  std::size_t used = 0, reserved = 0;
+  checkGraph(info.Env(), *device, device->driver->graphMemory(&used, &reserved), "graphMemory");
+  Napi::Object result = Napi::Object::New(info.Env());
+  result.Set("used", static_cast<double>(used));
+  result.Set("reserved", static_cast<double>(reserved));
+  return result;
+}
+
+// The driver may wait for work that uses memory of graphs.
+Napi::Value trimGraphMemory(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  checkGraph(info.Env(), *device,
+             device->lanes->mayBlock() ? device->driver->graphMemoryTrim() : Status::notPermitted,
+             "graphMemoryTrim");
+  return info.Env().Undefined();
+}
+
 // lane, NativeGraphEvent → 0 or a code
 template <bool waits>
 Napi::Value onEvent(const Napi::CallbackInfo& info) {
@@ -86,6 +106,8 @@ void defineGraphCalls(Napi::Object object) {
   define<graph>(object, "graph");
   define<onReleased>(object, "onReleased");
   define<graphEvent>(object, "graphEvent");
+  define<graphMemory>(object, "graphMemory");
+  define<trimGraphMemory>(object, "trimGraphMemory");
   define<onEvent<false>>(object, "recordEvent");
   define<onEvent<true>>(object, "waitEvent");
   define<elapsedBetween>(object, "elapsedEvents");

@@ -109,6 +109,20 @@ Napi::Value add(const Napi::CallbackInfo& info) {
   return number(info, self->numberOf(made));
 }
 
+// graph, after, bytes → [the node, the address]
+Napi::Value malloc(const Napi::CallbackInfo& info) {
+  const Shared self = opened(info);
+  Node made;
+  DeviceAddress address = 0;
+  check(info, *self,
+        self->graph(info[0]).addAllocation(&made, self->nodesAt(info[1]), sizeAt(info[2], "bytes"), &address),
+        "add a malloc node");
+  Napi::Array result = Napi::Array::New(info.Env(), 2);
+  result.Set(0u, number(info, self->numberOf(made)));
+  result.Set(1u, static_cast<double>(address));
+  return result;
+}
+
 // graph, after, the child's NativeGraph, its graph → the node
 Napi::Value embed(const Napi::CallbackInfo& info) {
   const Shared self = opened(info);
@@ -262,6 +276,7 @@ Napi::Object graphObject(Napi::Env env, const std::shared_ptr<AllocatorDevice>& 
                          GraphDefinition root) {
   Napi::Object object = handle(env, std::make_shared<GraphObject>(device, std::move(root)));
   define<add>(object, "add");
+  define<malloc>(object, "malloc");
   define<embed>(object, "embed");
   define<clone>(object, "clone");
   define<condition>(object, "condition");

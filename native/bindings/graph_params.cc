@@ -186,6 +186,8 @@ NodeSpec nodeSpec(const Shared& device, Napi::Object given, const CaptureMemory*
   } else if (kind == "record" || kind == "wait") {
     params.kind = kind == "record" ? NodeKind::eventRecord : NodeKind::eventWait;
     event(device, given, &spec);
+  } else if (kind == "free") {
+    params = NodeParams::memFree(size("address"));
   } else if (kind != "empty") {
     throw Napi::TypeError::New(given.Env(), "kind must be a kind of node, not " + kind);
   }

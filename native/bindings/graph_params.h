@@ -29,6 +29,7 @@ struct GraphEvent {
 //   { kind: 'condition', condition, from, owner }: sets a condition to a word of memory
 //   { kind: 'callback', function, ordered } or { kind: 'callback', library, symbol, data }
 //   { kind: 'record', event }, { kind: 'wait', event } or { kind: 'wait', mark }
+//   { kind: 'free', address }: what `malloc` of the same graph gave
 //   { kind: 'empty' }
 // `owners` are up to two: { space, block }, or { value } with any object.
 struct NodeSpec {

@@ -195,6 +195,8 @@ inline constexpr int kMemoryHost = 1, kMemoryDevice = 2, kMemoryUnified = 4;
 inline constexpr unsigned kConditionAssign = 1, kUserObjectNoSync = 1, kUserObjectMove = 1,
                           kDependenciesAdd = 0, kDependenciesSet = 1;
 inline constexpr std::uint64_t kInstantiatePriorities = 8;
+// CUgraphMem_attribute
+inline constexpr int kGraphMemoryUsed = 0, kGraphMemoryReserved = 2;
 // CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
 inline constexpr std::uint8_t kPortProgrammatic = 1, kDependencyProgrammatic = 1;
 
@@ -216,6 +218,22 @@ struct CUDA_MEMCPY3D {
   std::size_t widthInBytes = 0, height = 0, depth = 0;
 };
 static_assert(sizeof(CUDA_MEMCPY3D) == 200);
+
+struct CUDA_MEM_ALLOC_NODE_PARAMS {
+  struct {
+    int allocType = 1;    // CU_MEM_ALLOCATION_TYPE_PINNED
+    int handleTypes = 0;  // not exported to other processes
+    CUmemLocation location;
+    void* win32SecurityAttributes = nullptr;
+    std::size_t maxSize = 0;
+    unsigned short usage = 0;
+    unsigned char reserved[54] = {};
+  } pool;
+  const CUmemAccessDesc* access = nullptr;
+  std::size_t accessCount = 0, bytes = 0;
+  CUdeviceptr address = 0;  // the driver's answer
+};
+static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == 120);
 
 struct CUgraphNodeParams {
   int type = 0;
@@ -253,6 +271,10 @@ struct CUgraphNodeParams {
     struct {
       CUevent event;
     } event;
+    CUDA_MEM_ALLOC_NODE_PARAMS allocate;
+    struct {
+      CUdeviceptr address;
+    } free;
     struct {
       CUgraphConditionalHandle handle;
       int type;
@@ -296,6 +318,8 @@ static_assert(sizeof(CUgraphExecUpdateResultInfo) == 24);
   X(addNode, cuGraphAddNode_v2,                                                                              \
     (CUgraphNode * node, CUgraph graph, const CUgraphNode* dependencies, const CUgraphEdgeData* data,        \
      std::size_t count, CUgraphNodeParams* params))                                                          \
+  X(memoryAttribute, cuDeviceGetGraphMemAttribute, (CUdevice device, int attribute, void* value))            \
+  X(memoryTrim, cuDeviceGraphMemTrim, (CUdevice device))                                                     \
   X(destroyNode, cuGraphDestroyNode, (CUgraphNode node))                                                     \
   X(setParams, cuGraphNodeSetParams, (CUgraphNode node, CUgraphNodeParams * params))                         \
   X(type, cuGraphNodeGetType, (CUgraphNode node, int* type))                                                 \

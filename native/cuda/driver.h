@@ -86,6 +86,10 @@ class CudaDriver : public Driver {
   Status nodeUpdate(GraphNode node, const NodeParams& params) override;
   Status nodeKind(GraphNode node, NodeKind* kind) override;
   Status nodeChild(GraphNode node, Graph* child) override;
+  Status nodeAddAllocation(GraphNode* node, Graph graph, const GraphNode* dependencies, std::size_t count,
+                           std::size_t bytes, DeviceAddress* address) override;
+  Status graphMemory(std::size_t* used, std::size_t* reserved) override;
+  Status graphMemoryTrim() override;
   Status conditionCreate(Condition* condition, Graph graph, bool assign, std::uint32_t initial) override;
   Status nodeAddConditional(GraphNode* node, Graph graph, const GraphNode* dependencies, std::size_t count,
                             Condition condition, ConditionalKind kind, Graph* bodies,

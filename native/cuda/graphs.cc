@@ -100,6 +100,8 @@ Status CudaDriver::nodeParams(const NodeParams& from, KernelNode* node) const {
     case NodeKind::eventWait:
     case NodeKind::eventRecord: params.event = {cu(from.event)}; return Status::ok;
     case NodeKind::empty: return Status::ok;
+    case NodeKind::memFree: params.free = {from.to}; return Status::ok;
+    case NodeKind::memAllocate:
     case NodeKind::conditional:
     case NodeKind::other: break;
   }
@@ -224,6 +226,8 @@ Status CudaDriver::nodeKind(GraphNode node, NodeKind* kind) {
   int type = 0;
   const Status status = context_->check(graph_.type(cu(node), &type), "cuGraphNodeGetType");
   const bool known = (type >= 0 && type <= static_cast<int>(NodeKind::eventRecord)) ||
+                     type == static_cast<int>(NodeKind::memAllocate) ||
+                     type == static_cast<int>(NodeKind::memFree) ||
                      type == static_cast<int>(NodeKind::conditional);
   if (status == Status::ok) *kind = known ? static_cast<NodeKind>(type) : NodeKind::other;
   return status;
@@ -232,6 +236,37 @@ Status CudaDriver::nodeChild(GraphNode node, Graph* child) {
   if (const Status status = haveGraphs(); status != Status::ok) return status;
   return context_->check(graph_.child(cu(node), reinterpret_cast<CUgraph*>(child)),
                          "cuGraphChildGraphNodeGetGraph");
+}
+
+Status CudaDriver::nodeAddAllocation(GraphNode* node, Graph graph, const GraphNode* dependencies,
+                                     std::size_t count, std::size_t bytes, DeviceAddress* address) {
+  if (const Status status = haveGraphs(); status != Status::ok) return status;
+  CUgraphNodeParams params;
+  params.type = static_cast<int>(NodeKind::memAllocate);
+  params.allocate = {};
+  params.allocate.pool.location.id = context_->device();
+  params.allocate.bytes = bytes;
+  const Status status = context_->check(graph_.addNode(reinterpret_cast<CUgraphNode*>(node), cu(graph),
+                                                       cu(dependencies), nullptr, count, &params),
+                                        "cuGraphAddNode");
+  if (status == Status::ok) *address = params.allocate.address;
+  return status;
+}
+
+Status CudaDriver::graphMemory(std::size_t* used, std::size_t* reserved) {
+  if (const Status status = haveGraphs(); status != Status::ok) return status;
+  std::uint64_t figures[2] = {};
+  constexpr int attributes[] = {kGraphMemoryUsed, kGraphMemoryReserved};
+  for (int i = 0; i < 2; ++i)
+    if (const CUresult code = graph_.memoryAttribute(context_->device(), attributes[i], &figures[i]))
+      return context_->check(code, "cuDeviceGetGraphMemAttribute");
+  *used = figures[0];
+  *reserved = figures[1];
+  return Status::ok;
+}
+Status CudaDriver::graphMemoryTrim() {
+  if (const Status status = haveGraphs(); status != Status::ok) return status;
+  return context_->check(graph_.memoryTrim(context_->device()), "cuDeviceGraphMemTrim");
 }
 
 Status CudaDriver::conditionCreate(Condition* condition, Graph graph, bool assign, std::uint32_t initial) {

@@ -14,6 +14,8 @@ const char* nodeKindName(NodeKind kind) {
     case NodeKind::empty: return "empty";
     case NodeKind::eventWait: return "event wait";
     case NodeKind::eventRecord: return "event record";
+    case NodeKind::memAllocate: return "memory allocation";
+    case NodeKind::memFree: return "memory free";
     case NodeKind::conditional: return "conditional";
     case NodeKind::other: return "other";
   }
@@ -106,6 +108,13 @@ NodeParams NodeParams::record(Event event) {
   NodeParams made;
   made.kind = NodeKind::eventRecord;
   made.event = event;
+  return made;
+}
+
+NodeParams NodeParams::memFree(DeviceAddress address) {
+  NodeParams made;
+  made.kind = NodeKind::memFree;
+  made.to = address;
   return made;
 }
 

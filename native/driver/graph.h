@@ -39,6 +39,8 @@ enum class NodeKind : std::uint8_t {
   empty = 5,
   eventWait = 6,
   eventRecord = 7,
+  memAllocate = 10,
+  memFree = 11,
   conditional = 13,
   other = 255,
 };
@@ -75,6 +77,8 @@ struct NodeParams {
   // child: the node holds a copy of this graph.
   Graph child = nullptr;
 
+  // memFree: ends the life of what nodeAddAllocation gave the address `to` of.
+
   // eventWait: waits for the mark as it is when the graph is launched. eventRecord: marks the node.
   Event event = nullptr;
 
@@ -88,6 +92,7 @@ struct NodeParams {
   static NodeParams empty() { return {}; }
   static NodeParams wait(Event event);
   static NodeParams record(Event event);
+  static NodeParams memFree(DeviceAddress address);
 };
 
 // A conditional node reads its condition once everything before it is done. The numbers are
@@ -192,17 +197,32 @@ class GraphCalls {
   // Graphviz's text, for people.
   virtual Status graphDot(Graph, std::string*) { return Status::notSupported; }
 
-  // Nodes, of every kind but conditional.
+  // Nodes, of every kind but memAllocate and conditional.
   virtual Status nodeAdd(GraphNode*, Graph, const GraphNode* /*dependencies*/, std::size_t /*count*/,
                          const NodeParams&) {
     return Status::notSupported;
   }
   virtual Status nodeDestroy(GraphNode) { return Status::notSupported; }
-  // For later instantiations. The kind stays; empty and conditional nodes cannot be updated. A child node's
-  // new graph replaces the one inside, whose handles become invalid.
+  // For later instantiations. The kind stays; empty, memory and conditional nodes cannot be updated. A child
+  // node's new graph replaces the one inside, whose handles become invalid.
   virtual Status nodeUpdate(GraphNode, const NodeParams&) { return Status::notSupported; }
   virtual Status nodeKind(GraphNode, NodeKind*) { return Status::notSupported; }
   virtual Status nodeChild(GraphNode, Graph*) { return Status::notSupported; }
+
+  // Memory nodes. The address is fixed from this call on; the memory lives in each launch from this node to
+  // the node that frees it, which is of the same graph, and there once at most. A graph with memory nodes is
+  // a root. It is neither cloned nor a child, loses no node and no edge, and has one executable at a time,
+  // which takes updates from that graph alone: notSupported.
+  virtual Status nodeAddAllocation(GraphNode*, Graph, const GraphNode* /*dependencies*/,
+                                   std::size_t /*count*/, std::size_t /*bytes*/, DeviceAddress*) {
+    return Status::notSupported;
+  }
+  // The bytes of the device that back such memory, and those of them that graphs use. Launches take them, and
+  // keep them for later launches; a trim gives back what no launch uses.
+  virtual Status graphMemory(std::size_t* /*used*/, std::size_t* /*reserved*/) {
+    return Status::notSupported;
+  }
+  virtual Status graphMemoryTrim() { return Status::notSupported; }
 
   // Conditional nodes. With `assign` the condition is `initial` when a launch begins. Bodies are made empty
   // and belong to the node; they take kernels, copies, fills, empty, child and conditional nodes only.

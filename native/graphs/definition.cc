@@ -166,6 +166,21 @@ Status GraphDefinition::embed(Node* node, const std::vector<Node>& after, GraphD
   return Status::ok;
 }
 
+Status GraphDefinition::addAllocation(Node* node, const std::vector<Node>& after, std::size_t bytes,
+                                      DeviceAddress* address) {
+  std::vector<GraphNode> dependencies;
+  if (const Status status = handles(after, &dependencies); status != Status::ok) return status;
+  auto record = std::make_shared<NodeRecord>();
+  record->kind = NodeKind::memAllocate;
+  record->graph = record_;
+  const Status status = driver().nodeAddAllocation(&record->handle, record_->handle, dependencies.data(),
+                                                   dependencies.size(), bytes, address);
+  if (status != Status::ok) return status;
+  record_->nodes.emplace(record->handle, record);
+  *node = Node(hierarchy_, std::move(record));
+  return Status::ok;
+}
+
 Status GraphDefinition::condition(Condition* condition, bool assign, std::uint32_t initial) {
   return valid() ? driver().conditionCreate(condition, record_->handle, assign, initial)
                  : Status::invalidValue;

@@ -88,6 +88,8 @@ class GraphDefinition {
   Status clone(GraphDefinition* made) const;
   // A copy of the child, whose nodes keep their owners there too. One of the same hierarchy is refused.
   Status embed(Node* node, const std::vector<Node>& after, GraphDefinition child);
+  // Memory of `bytes` bytes, which is freed by a node of kind memFree.
+  Status addAllocation(Node* node, const std::vector<Node>& after, std::size_t bytes, DeviceAddress* address);
   Status addConditional(Node* node, const std::vector<Node>& after, Condition condition, ConditionalKind kind,
                         std::vector<GraphDefinition>* bodies, std::size_t bodyCount);
   Status condition(Condition* condition, bool assign, std::uint32_t initial);

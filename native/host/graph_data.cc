@@ -95,6 +95,7 @@ std::shared_ptr<Image> imageOf(const GraphData& graph, Conditions* conditions, I
     made.kind = node.kind;
     made.work = node.work;
     made.event = node.event;
+    made.memory = node.memory;
     made.label = node.label;
     made.device = node.device;
     made.condition = node.condition;
@@ -164,6 +165,7 @@ UpdateResult comparable(const Image& before, const Image& after) {
     if (a.dependencies != b.dependencies) return UpdateResult::topologyChanged;
     if (a.kind != b.kind) return UpdateResult::nodeKindChanged;
     if (a.device != b.device) return UpdateResult::parametersChanged;
+    if (a.memory != b.memory) return UpdateResult::notSupported;
     if (a.kind == NodeKind::copy && a.work.copyKind != b.work.copyKind)
       return UpdateResult::parametersChanged;
     if (a.kind == NodeKind::conditional &&

@@ -21,6 +21,7 @@ struct NodeData {
   NodeKind kind = NodeKind::empty;
   Work work;
   std::uint64_t event = 0;
+  std::shared_ptr<GraphRange> memory;
   WorkLabel label;
   HostDriver* device = nullptr;
   Condition condition = 0;
@@ -43,6 +44,8 @@ struct GraphData {
   bool isConditional() const;
   // Whether a node of this graph, or of one inside it, is of such a kind.
   bool contains(NodeKind kind) const;
+  // Whether it has memory nodes, here or inside.
+  bool hasMemory() const { return contains(NodeKind::memAllocate); }
   // Whether a condition was made for this graph, for one inside it, or for one that it is inside of.
   bool hasCondition() const;
 };

@@ -37,9 +37,10 @@ Status Graphs::instantiate(GraphExec* exec, Graph graph, InstantiateResult* resu
     return wrong(Status::notSupported, "a body of a conditional node runs with the graph around it", detail);
   if (found->owner)
     return wrong(Status::notSupported, "a graph inside another one runs with the graph around it", detail);
-  if (found->contains(NodeKind::conditional) &&
+  if ((found->contains(NodeKind::conditional) || found->hasMemory()) &&
       std::ranges::any_of(execs_, [&](const auto& exec) { return exec.second->graph == found->id; }))
-    return wrong(Status::notSupported, "a graph with conditional nodes has one executable at a time", detail);
+    return wrong(Status::notSupported,
+                 "a graph with conditional or memory nodes has one executable at a time", detail);
   auto made = std::make_unique<ExecData>();
   made->graph = found->id;
   made->image = makeImage(*found, result);
@@ -148,7 +149,7 @@ Status Graphs::updateExecNode(GraphExec exec, GraphNode node, const NewNode& mad
   if (before.kind != made.kind)
     return wrong(Status::invalidValue, std::string("the node is of kind ") + nodeKindName(before.kind),
                  detail);
-  if (made.kind == NodeKind::empty || made.kind == NodeKind::conditional)
+  if (made.kind == NodeKind::empty || made.kind == NodeKind::memFree || made.kind == NodeKind::conditional)
     return wrong(Status::invalidValue, "a node of this kind has no parameters that change", detail);
   if (made.device != before.device)
     return wrong(Status::invalidValue, "the device of a node cannot change", detail);

@@ -165,7 +165,7 @@ std::uint32_t GraphLaunch::condition(Condition condition) {
 }
 
 Time GraphLaunch::run(Time ready) {
-  if (previous.stream) ready = std::max(ready, previous.stream->await(previous.pieces));
+  for (const Mark& mark : previous) ready = std::max(ready, mark.stream->await(mark.pieces));
   return engine_->run(*this, *image_, ready);
 }
 
@@ -202,6 +202,8 @@ Time GraphLaunch::perform(const ImageNode& node, Time ready) {
     case NodeKind::conditional:
       return engine_->context().failure() == Status::ok ? performBodies(node, ready) : ready;
     case NodeKind::child: return performBodies(node, ready);
+    case NodeKind::memAllocate: node.memory->begin(); return ready;
+    case NodeKind::memFree: node.memory->end(); return ready;
     case NodeKind::eventWait: {
       const auto found = points.find(&node);
       if (found == points.end() || !found->second.mark.stream) return ready;

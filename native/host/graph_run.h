@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "driver/driver.h"
+#include "host/graph_memory.h"
 #include "host/handle_table.h"
 #include "host/stream.h"
 #include "host/user_objects.h"
@@ -22,8 +23,9 @@ class HostDriver;
 struct ImageNode {
   NodeKind kind = NodeKind::empty;
   bool enabled = true;
-  Work work;                // kernel, copy, fill, host function
-  std::uint64_t event = 0;  // eventWait, eventRecord: the event's handle
+  Work work;                           // kernel, copy, fill, host function
+  std::uint64_t event = 0;             // eventWait, eventRecord: the event's handle
+  std::shared_ptr<GraphRange> memory;  // memAllocate, memFree
   // Of the thread that made the node: a launch of the same owner reports this step, in its own tick.
   WorkLabel label;
   HostDriver* device = nullptr;  // whose engines and memory the work uses; null: the launching device's
@@ -111,7 +113,8 @@ class GraphLaunch {
 
   // Set by the call, before the launch is queued.
   WorkLabel label;
-  Mark previous;  // the executable's launch before this one
+  std::vector<Mark> previous;          // launches that come before this one
+  std::shared_ptr<const void> memory;  // holds what its nodes allocate
   std::uint64_t jitter = 0;
   struct Point {
     EventState* event = nullptr;

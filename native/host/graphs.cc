@@ -163,6 +163,8 @@ Status Graphs::removeEdges(Graph graph, const GraphEdge* edges, std::size_t coun
   std::lock_guard lock(mutex_);
   const GraphData* found = find(graph);
   if (!found) return unknownGraph(detail);
+  if (found->hasMemory())
+    return wrong(Status::notSupported, "a graph with memory nodes loses no edge", detail);
   std::set<std::pair<NodeData*, NodeData*>> removed;
   for (std::size_t i = 0; i < count; ++i) {
     NodeData* from = find(edges[i].from);
@@ -202,6 +204,8 @@ Status Graphs::find(const GraphData& graph, const GraphNode* nodes, std::size_t 
 Status Graphs::copyable(const GraphData& graph, std::string* detail) {
   if (graph.isConditional())
     return wrong(Status::notSupported, "a body of a conditional node cannot be copied", detail);
+  if (graph.hasMemory())
+    return wrong(Status::notSupported, "a graph with memory nodes cannot be copied", detail);
   if (!graph.hasCondition() && !graph.contains(NodeKind::conditional)) return Status::ok;
   return wrong(Status::notSupported, "a graph that a condition was made for cannot be copied", detail);
 }
@@ -222,6 +226,19 @@ Status Graphs::embeddable(const GraphData& child, const GraphData& into, std::st
   return Status::ok;
 }
 
+// The memory that a node of the graph allocates at the address, and none frees.
+Status Graphs::freed(const GraphData& graph, DeviceAddress address, std::shared_ptr<GraphRange>* memory,
+                     std::string* detail) {
+  for (const auto& node : graph.nodes) {
+    if (node->memory == nullptr || node->memory->address() != address) continue;
+    if (node->kind == NodeKind::memFree)
+      return wrong(Status::invalidValue, "a node of the graph frees the memory already", detail);
+    *memory = node->memory;
+  }
+  if (*memory) return Status::ok;
+  return wrong(Status::invalidValue, "not the address of memory that the graph allocates", detail);
+}
+
 Status Graphs::addTo(GraphData& graph, std::vector<NodeData*> dependencies, const NewNode& made,
                      NodeData** node, std::string* detail) {
   const bool plain = made.kind == NodeKind::kernel || made.kind == NodeKind::copy ||
@@ -232,10 +249,16 @@ Status Graphs::addTo(GraphData& graph, std::vector<NodeData*> dependencies, cons
         Status::notSupported,
         std::string("a conditional node's body cannot have a node of kind ") + nodeKindName(made.kind),
         detail);
+  const bool ofMemory = made.kind == NodeKind::memAllocate || made.kind == NodeKind::memFree;
+  if (ofMemory && graph.owner != nullptr)
+    return wrong(Status::notSupported, "memory nodes are of a graph that is inside no other", detail);
   auto added = std::make_unique<NodeData>();
   added->graph = &graph;
   added->kind = made.kind;
   made.give(*added);
+  if (made.kind == NodeKind::memFree)
+    if (const Status status = freed(graph, made.work.to, &added->memory, detail); status != Status::ok)
+      return status;
   added->dependencies = std::move(dependencies);
   if (made.kind == NodeKind::child) {
     const GraphData* child = find(made.child);
@@ -268,6 +291,8 @@ Status Graphs::destroyNode(GraphNode node, std::string* detail) {
   NodeData* found = find(node);
   if (!found) return unknownNode(detail);
   GraphData& graph = *found->graph;
+  if (graph.hasMemory())
+    return wrong(Status::notSupported, "a graph with memory nodes loses no node", detail);
   for (const auto& each : graph.nodes) std::erase(each->dependencies, found);
   forgetNode(*found);
   std::erase_if(graph.nodes, [&](const auto& each) { return each.get() == found; });
@@ -281,7 +306,7 @@ Status Graphs::update(GraphNode node, const NewNode& made, std::string* detail) 
   if (found->kind != made.kind)
     return wrong(Status::invalidValue, std::string("the node is of kind ") + nodeKindName(found->kind),
                  detail);
-  if (made.kind == NodeKind::empty || made.kind == NodeKind::conditional)
+  if (made.kind == NodeKind::empty || made.kind == NodeKind::memFree || made.kind == NodeKind::conditional)
     return wrong(Status::invalidValue, "a node of this kind has no parameters that change", detail);
   if (made.kind == NodeKind::child) {
     const GraphData* child = find(made.child);

@@ -33,6 +33,7 @@ struct NewNode {
   NodeKind kind = NodeKind::empty;
   Work work;
   std::uint64_t event = 0;
+  std::shared_ptr<GraphRange> memory;  // memAllocate
   WorkLabel label;
   HostDriver* device = nullptr;  // where it is not the graph's own
   Graph child = nullptr;
@@ -42,6 +43,7 @@ struct NewNode {
   void give(Node& node) const {
     node.work = work;
     node.event = event;
+    node.memory = memory;
     node.label = label;
     node.device = device;
   }
@@ -143,6 +145,8 @@ class Graphs {
   std::unique_ptr<GraphData> copyOf(const GraphData& graph);
   Status find(const GraphData& graph, const GraphNode* nodes, std::size_t count,
               std::vector<NodeData*>* found, std::string* detail) const;
+  static Status freed(const GraphData& graph, DeviceAddress address, std::shared_ptr<GraphRange>* memory,
+                      std::string* detail);
   static Status copyable(const GraphData& graph, std::string* detail);
   Status embeddable(const GraphData& child, const GraphData& into, std::string* detail) const;
   Status addTo(GraphData& graph, std::vector<NodeData*> dependencies, const NewNode& made, NodeData** node,

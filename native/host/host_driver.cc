@@ -32,6 +32,7 @@ HostDriver::HostDriver(const HostOptions& options)
       budget_(options.memoryBytes),
       memory_(&budget_, &context_.live(), &context_.pinned(), options.poison),
       virtual_(&budget_, &context_.live(), options.poison, tag(number_, 1)),
+      graphMemory_(&budget_, &context_.live(), options.poison),
       events_(tag(number_, 2)),
       graphs_(tag(number_, 4), tag(number_, 5), tag(number_, 6), tag(number_, 7)),
       marks_(std::make_shared<Marks>(tag(number_, 3))),

@@ -3,6 +3,7 @@
 #include "driver/driver.h"
 #include "host/context.h"
 #include "host/faults.h"
+#include "host/graph_memory.h"
 #include "host/graphs.h"
 #include "host/handle_table.h"
 #include "host/memory.h"
@@ -81,6 +82,10 @@ class HostDriver final : public Driver {
   Status nodeUpdate(GraphNode node, const NodeParams& params) override;
   Status nodeKind(GraphNode node, NodeKind* kind) override;
   Status nodeChild(GraphNode node, Graph* child) override;
+  Status nodeAddAllocation(GraphNode* node, Graph graph, const GraphNode* dependencies, std::size_t count,
+                           std::size_t bytes, DeviceAddress* address) override;
+  Status graphMemory(std::size_t* used, std::size_t* reserved) override;
+  Status graphMemoryTrim() override;
   Status conditionCreate(Condition* condition, Graph graph, bool assign, std::uint32_t initial) override;
   Status nodeAddConditional(GraphNode* node, Graph graph, const GraphNode* dependencies, std::size_t count,
                             Condition condition, ConditionalKind kind, Graph* bodies,
@@ -153,7 +158,7 @@ class HostDriver final : public Driver {
   Status graphCall(Call call, Use use);
   template <class Use>
   Status graphReleaseCall(Call call, Use use);
-  Status queueLaunch(ExecData& exec, StreamQueue& queue);
+  Status queueLaunch(ExecData& exec, StreamQueue& queue, std::string* detail);
   void preparePoints(const Image& image, GraphLaunch& launch, StreamQueue& queue);
   void prepareFaults(const Image& image, GraphLaunch& launch);
 
@@ -189,6 +194,7 @@ class HostDriver final : public Driver {
   Budget budget_;
   Memory memory_;
   VirtualMemory virtual_;
+  GraphMemory graphMemory_;  // outlives the graphs
   HandleTable<EventState> events_;
   Graphs graphs_;  // its user objects outlive the launches
   // Shared with the pieces of other devices that wait for its streams.

@@ -30,6 +30,13 @@ Status noPlace(std::string* detail) {
   return Status::invalidValue;
 }
 
+GraphRanges memoryOf(const Image& image) {
+  GraphRanges ranges;
+  for (const ImageNode& node : image.nodes)
+    if (node.kind == NodeKind::memAllocate) ranges.push_back(node.memory);
+  return ranges;
+}
+
 }  // namespace
 
 Status HostDriver::describeNode(const NodeParams& params, NewNode* node) {
@@ -97,7 +104,9 @@ Status HostDriver::describe(const NodeParams& params, NewNode* node) {
       node->event = reinterpret_cast<std::uint64_t>(params.event);
       return Status::ok;
     case NodeKind::child: node->child = params.child; return Status::ok;
+    case NodeKind::memFree: work.to = params.to; return Status::ok;
     case NodeKind::empty: return Status::ok;
+    case NodeKind::memAllocate:
     case NodeKind::conditional:
     case NodeKind::other: break;
   }
@@ -179,6 +188,31 @@ Status HostDriver::nodeChild(GraphNode node, Graph* child) {
     return child ? graphs_.child(node, child, detail) : noPlace(detail);
   });
 }
+Status HostDriver::nodeAddAllocation(GraphNode* node, Graph graph, const GraphNode* dependencies,
+                                     std::size_t count, std::size_t bytes, DeviceAddress* address) {
+  return graphCall(Call::nodeAddAllocation, [&](std::string* detail) {
+    if (!node || !address) return noPlace(detail);
+    NewNode made;
+    made.kind = NodeKind::memAllocate;
+    if (const Status status = graphMemory_.make(bytes, &made.memory, detail); status != Status::ok)
+      return status;
+    *address = made.memory->address();
+    return graphs_.add(node, graph, dependencies, count, made, detail);
+  });
+}
+Status HostDriver::graphMemory(std::size_t* used, std::size_t* reserved) {
+  return graphCall(Call::graphMemory, [&](std::string* detail) {
+    if (!used || !reserved) return noPlace(detail);
+    *used = *reserved = graphMemory_.reserved();
+    return Status::ok;
+  });
+}
+Status HostDriver::graphMemoryTrim() {
+  return graphCall(Call::graphMemoryTrim, [&](std::string*) {
+    graphMemory_.trim();
+    return Status::ok;
+  });
+}
 Status HostDriver::conditionCreate(Condition* condition, Graph graph, bool assign, std::uint32_t initial) {
   return graphCall(Call::conditionCreate, [&](std::string* detail) {
     return condition ? graphs_.createCondition(condition, graph, assign, initial, detail) : noPlace(detail);
@@ -258,13 +292,18 @@ Status HostDriver::execDestroy(GraphExec exec) {
   return graphReleaseCall(Call::execDestroy,
                           [&](std::string* detail) { return graphs_.destroyExec(exec, detail); });
 }
-// Nothing has to be uploaded; only the handles are checked.
+// Only memory has to be there.
 Status HostDriver::execUpload(GraphExec exec, Stream stream) {
   if (const Status status = enter(Call::execUpload); status != Status::ok) return status;
   if (!find(stream)) return unknown("stream");
   std::string detail;
   const Status status = graphs_.launch(
-      exec, [](ExecData&) { return Status::ok; }, &detail);
+      exec,
+      [&](const ExecData& found) {
+        std::shared_ptr<const void> held;
+        return graphMemory_.hold(memoryOf(*found.image), &held, &detail);
+      },
+      &detail);
   return status == Status::ok ? status : fail(status, std::move(detail));
 }
 
@@ -302,16 +341,26 @@ void HostDriver::prepareFaults(const Image& image, GraphLaunch& launch) {
   }
 }
 
-Status HostDriver::queueLaunch(ExecData& exec, StreamQueue& queue) {
+Status HostDriver::queueLaunch(ExecData& exec, StreamQueue& queue, std::string* detail) {
+  const GraphRanges ranges = memoryOf(*exec.image);
+  std::shared_ptr<const void> held;
+  if (!ranges.empty())
+    if (const Status status = graphMemory_.hold(ranges, &held, detail); status != Status::ok) return status;
   auto launch = std::make_shared<GraphLaunch>(&engine_, exec.image, exec.users, exec.flights);
   launch->label = label_;
   const std::uint64_t seed = context_.options().jitterSeed;
   const std::uint64_t number = ++launches_;
   if (seed != 0) launch->jitter = seed * 0x9e3779b97f4a7c15u ^ number * 0xbf58476d1ce4e5b9u;
-  if (exec.last.stream != &queue) launch->previous = exec.last;
+  launch->memory = std::move(held);
+  const auto after = [&](const Mark& mark) {
+    if (mark.stream && mark.stream != &queue) launch->previous.push_back(mark);
+  };
+  after(exec.last);
+  for (const auto& range : ranges) after(range->last);  // of an executable before this one
   preparePoints(*exec.image, *launch, queue);
   prepareFaults(*exec.image, *launch);
   exec.last = push(queue, Piece::Kind::graph, Cost{}, [&](Piece& piece) { piece.graph = std::move(launch); });
+  for (const auto& range : ranges) range->last = exec.last;
   return Status::ok;
 }
 
@@ -327,7 +376,7 @@ Status HostDriver::execLaunch(GraphExec exec, Stream stream) {
   }
   queue->awaitRoom(streamDepth());
   const Status status = graphs_.launch(
-      exec, [&](ExecData& found) { return queueLaunch(found, *queue); }, &detail);
+      exec, [&](ExecData& found) { return queueLaunch(found, *queue, &detail); }, &detail);
   return status == Status::ok ? status : fail(status, std::move(detail));
 }
 Status HostDriver::execUpdate(GraphExec exec, Graph graph, UpdateResult* result) {

@@ -18,8 +18,8 @@ export let makeBlock: (
   home: number,
   site: number,
 ) => Block
-/** The address of a block. Throws unless the block is alive. */
-export let addressFor: (block: Block, at: string) => number
+/** The address of a block. Throws unless the block is alive, and no graph's own but that graph's. */
+export let addressFor: (block: Block, at: string, graph?: object) => number
 /** What the addon knows a block of device memory by. Throws unless the block is alive. */
 export let sharedHandle: (block: Block) => number
 /** Makes the home lane of a block wait for all uses that other lanes marked. */
@@ -43,6 +43,8 @@ export let spaceOf: (block: Block) => Space
 /** The id of its home lane. */
 export let homeOf: (block: Block) => number
 export let coreOf: (block: Block) => Core
+/** The graph in whose launches alone the memory lives, if it is a graph's own. */
+export let graphOf: (block: Block) => object | undefined
 
 export interface Loan {
   readonly handle: number
@@ -55,7 +57,19 @@ export interface Loan {
   readonly lender: readonly [found: string, next: string]
   /** Whether no graph may keep it: the memory has another value when the graph is launched. */
   readonly briefly?: boolean
+  /** The graph whose nodes allocate and free the memory, and alone may use it: the addon has no block of it. */
+  readonly graph?: object
 }
+
+/** Memory of a graph's own is given to something other than a node of the graph. */
+export const outsideGraph = (at: string, name: string): Error =>
+  badUse(
+    at,
+    name,
+    'memory that lives outside of launches, or is of the graph that the node is added to',
+    'memory that nodes of a graph allocate and free: it lives inside each launch',
+    'give it to nodes of its own definition, and copy what shall stay into a block',
+  )
 
 // A view is memory of its block, so a program that holds only the view must keep the block from being
 // collected: by this property, as a value keeps its lease (session/lease.ts).
@@ -71,7 +85,8 @@ const blockOf = Symbol('block')
  * An output that a session leaves on the device is a block too. It stays the session's: its lease gives it
  * back, and the next tick in its slot comes after the uses that were marked. It has no lane of the caller's
  * as its home, so every lane that works on it marks its use. A parameter that sessions share (`params`) is
- * lent the same way.
+ * lent the same way. The memory of a graph's malloc node (`node.memory`) is a block for nodes of that graph
+ * alone.
  */
 export class Block implements Disposable {
   readonly #core: Core
@@ -88,6 +103,7 @@ export class Block implements Disposable {
   // Of a block that is lent: by whom, and after the loan what became of it.
   #loan: Loan['lender'] | undefined
   #briefly = false
+  #graph: object | undefined
   #ended: ((at: string) => Error) | undefined
   #view: ArrayBuffer | undefined
 
@@ -116,12 +132,13 @@ export class Block implements Disposable {
       core.observer?.made(block, { space, handle, bytes, home, site })
       return block
     }
-    lendBlock = (core, { handle, address, size, bytes, lane, lender, briefly = false }) => {
+    lendBlock = (core, { handle, address, size, bytes, lane, lender, briefly = false, graph }) => {
       core.out[0] = address
       core.out[1] = size
       const block = new Block(core, core.device, handle, bytes, lane, -1)
       block.#loan = lender
       block.#briefly = briefly
+      block.#graph = graph
       return block
     }
     revokeLoan = (block, error) => {
@@ -129,7 +146,7 @@ export class Block implements Disposable {
       block.#ended = error
     }
     keptHandle = block => {
-      block.#alive('a node of a graph')
+      block.#own('a node of a graph')
       block.#kept('a node of a graph')
       return block.#handle
     }
@@ -154,21 +171,23 @@ export class Block implements Disposable {
         native.freeViewed(staging)
       }
     }
-    addressFor = (block, at) => {
+    addressFor = (block, at, graph) => {
       block.#alive(at)
+      if (block.#graph !== undefined && block.#graph !== graph) throw outsideGraph(at, block.#name())
       return block.#address
     }
     sharedHandle = block => {
-      block.#alive('open')
+      block.#own('open')
       return block.#handle
     }
     waitUses = block => {
-      block.#alive('a write')
+      block.#own('a write')
       block.#check(block.#space.waitUses(block.#handle, block.#home), 'a write')
     }
     spaceOf = block => block.#space
     homeOf = block => block.#home
     coreOf = block => block.#core
+    graphOf = block => block.#graph
   }
 
   static is(value: unknown): value is Block {
@@ -211,7 +230,7 @@ export class Block implements Disposable {
    */
   recordUse(lane: Handles['lane']): void {
     const id = laneAccess.idFor(lane, this.#core, 'block.recordUse', true)
-    this.#alive('block.recordUse')
+    this.#own('block.recordUse')
     if (this.#captured(lane, id, false, 'block.recordUse')) return
     this.#check(this.#space.recordUse(this.#handle, id), 'block.recordUse')
     if (id === this.#home) this.#marked = true
@@ -222,7 +241,7 @@ export class Block implements Disposable {
    */
   recordStream(lane: Handles['lane']): void {
     const id = laneAccess.idFor(lane, this.#core, 'block.recordStream', true)
-    this.#alive('block.recordStream')
+    this.#own('block.recordStream')
     if (this.#captured(lane, id, true, 'block.recordStream')) return
     this.#check(this.#space.recordStream(this.#handle, id), 'block.recordStream')
   }
@@ -230,7 +249,7 @@ export class Block implements Disposable {
   /** Keeps the memory until the event has completed. The event may be disposed of at once. */
   keepUntil(event: Event): void {
     const handle = eventFor(event, this.#core, 'block.keepUntil')
-    this.#alive('block.keepUntil')
+    this.#own('block.keepUntil')
     this.#check(this.#space.keepUntil(this.#handle, handle), 'block.keepUntil')
   }
 
@@ -343,6 +362,12 @@ export class Block implements Disposable {
     if (this.#handle === 0 || this.#core.closed) throw this.#gone(at)
   }
 
+  /** Throws unless the block is alive, and the addon has it. */
+  #own(at: string): void {
+    this.#alive(at)
+    if (this.#graph !== undefined) throw outsideGraph(at, this.#name())
+  }
+
   #gone(at: string): Error {
     if (this.#ended !== undefined) return this.#ended(at)
     const why = this.#core.closed
@@ -374,6 +399,6 @@ export class Span {
     return this.#bytes
   }
   get address(): number {
-    return addressFor(this.#block, 'span.address') + this.#offset
+    return addressFor(this.#block, 'span.address', graphOf(this.#block)) + this.#offset
   }
 }

@@ -33,7 +33,7 @@ export interface BlockObserver {
   closed(): void
 }
 
-const outOfMemory = 2
+export const outOfMemory = 2
 const invalidHandle = 400
 const notPermitted = 800
 const captureUnsupported = 900

@@ -121,6 +121,21 @@ export class Device implements AsyncDisposable {
     return this.#core.tried('device.memory', this.name, () => this.#core.native.memory())
   }
 
+  /**
+   * The driver's memory behind the malloc nodes of graphs, of this process: the bytes that graphs use, and
+   * those that are kept for later launches too. Limits and figures of the allocators do not count them.
+   */
+  get graphMemory(): { readonly used: number; readonly reserved: number } {
+    this.#core.open('a device')
+    return this.#core.tried('device.graphMemory', this.name, () => this.#core.native.graphMemory())
+  }
+
+  /** Gives the memory of graphs that no launch uses back to the driver. Their next launches take it again. */
+  trimGraphMemory(): void {
+    this.#core.open('a device')
+    this.#core.tried('device.trimGraphMemory', this.name, () => this.#core.native.trimGraphMemory())
+  }
+
   /** The lane that was made with the device. */
   get defaultLane(): Lane {
     return this.#default

@@ -56,8 +56,14 @@ type AnyKernel = Kernel<Operands, Operands, Scalars>
 
 /** For `device.kernel`. */
 export let makeKernel: (core: Core, definition: unknown) => Promise<AnyKernel>
-/** The launch of a kernel of this device. Throws where it cannot be made. */
-export let launchFor: (kernel: unknown, launch: unknown, core: Core, at: string) => CheckedLaunch
+/** The launch of a kernel of this device, by a lane or a node of a graph. Throws where it cannot be made. */
+export let launchFor: (
+  kernel: unknown,
+  launch: unknown,
+  core: Core,
+  at: string,
+  graph?: object,
+) => CheckedLaunch
 
 interface Shape {
   readonly name: string
@@ -101,7 +107,7 @@ export class Kernel<R extends Operands = Operands, W extends Operands = Operands
       )
       return new Kernel(core, shape, native)
     }
-    launchFor = (kernel, launch, core, at) => {
+    launchFor = (kernel, launch, core, at, graph) => {
       if (!Kernel.is(kernel))
         throw badArgument(
           at,
@@ -112,7 +118,7 @@ export class Kernel<R extends Operands = Operands, W extends Operands = Operands
         )
       if (kernel.#core !== core) throw wrongDevice(at, 'a kernel', core.name)
       try {
-        return kernel.#checked(launch, at)
+        return kernel.#checked(launch, at, graph)
       } catch (error) {
         throw unreadable(error, at)
       }
@@ -135,7 +141,7 @@ export class Kernel<R extends Operands = Operands, W extends Operands = Operands
     this.#native = undefined
   }
 
-  #checked(launch: unknown, at: string): CheckedLaunch {
+  #checked(launch: unknown, at: string, graph: object | undefined): CheckedLaunch {
     const kernel = this.#native
     if (kernel === undefined)
       throw new DisposedError(`kernel ${this.name}`, `it was disposed of; call ${at} before that`)
@@ -159,8 +165,8 @@ export class Kernel<R extends Operands = Operands, W extends Operands = Operands
     })
     if (found.launch === undefined) throw badLaunch(at, this.name, found.found ?? '', scalars, numbers)
     const places = [
-      ...operands(given['reads'], reads, this.#core, at, subject('reads')),
-      ...operands(given['writes'], writes, this.#core, at, subject('writes')),
+      ...operands(given['reads'], reads, this.#core, at, subject('reads'), graph),
+      ...operands(given['writes'], writes, this.#core, at, subject('writes'), graph),
     ]
     const overlap = overlapOf(places.slice(reads.length))
     if (overlap !== undefined) {
@@ -246,10 +252,11 @@ const operands = (
   core: Core,
   at: string,
   subject: string,
+  graph: object | undefined,
 ): readonly Place[] =>
   byName(given, wanted, at, subject).map((value, i) => {
     const [name, dtype] = wanted[i]!
-    const place = placeOf(value, core, at, `${subject}: ${name}`)
+    const place = placeOf(value, core, at, `${subject}: ${name}`, graph)
     const each = elementBytes[dtype]
     if (place.address % each !== 0)
       throw badUse(

@@ -38,7 +38,15 @@ export interface LaneOptions {
  * `default`: made and closed with its device. `external`: over a stream of the caller's. `session`: stands
  * for the lanes of a session, or of all, which take no work of others.
  */
-export type LaneKind = 'own' | 'default' | 'external' | 'session'
+export type LaneKind = 'own' | 'default' | 'external' | keyof typeof lenders
+
+/** Lanes that stand for who lends a block. They take no work. */
+const lenders = {
+  session: "one of a session, which takes the session's alone",
+  graph: 'one of a graph, whose nodes alone use its memory',
+} as const
+
+const lenderOf = (kind: LaneKind): string | undefined => lenders[kind as keyof typeof lenders]
 
 // Functions that reach into the private fields of a lane.
 
@@ -138,7 +146,7 @@ export class Lane implements Disposable {
     return this.#capture !== undefined
   }
   get disposed(): boolean {
-    return (this.#id < 0 && this.#kind !== 'session') || this.#core.closed
+    return (this.#id < 0 && lenderOf(this.#kind) === undefined) || this.#core.closed
   }
 
   /**
@@ -382,12 +390,13 @@ export class Lane implements Disposable {
 
   #live(at: string): number {
     if (this.#id >= 0 && !this.#core.closed) return this.#id
-    if (this.#kind === 'session')
+    const lender = lenderOf(this.#kind)
+    if (lender !== undefined)
       throw badUse(
         at,
         `lane ${this.#name}`,
         'a lane that takes work',
-        "one of a session, which takes the session's alone",
+        lender,
         'make a lane of your own: device.lane()',
       )
     const why = this.#core.closed ? `its device ${this.#core.name} is closed` : 'it was disposed of'

@@ -11,8 +11,11 @@ export interface Place {
   readonly pinned: boolean
 }
 
-/** The place that a program named. Throws unless it is of this device and alive. */
-export const placeOf = (given: unknown, core: Core, at: string, name: string): Place => {
+/**
+ * The place that a program named. Throws unless it is of this device and alive. `graph`: that of the node
+ * which it is for.
+ */
+export const placeOf = (given: unknown, core: Core, at: string, name: string, graph?: object): Place => {
   const block = given instanceof Span ? given.block : given
   if (!Block.is(block))
     throw badArgument(
@@ -27,7 +30,7 @@ export const placeOf = (given: unknown, core: Core, at: string, name: string): P
   const bytes = given instanceof Span ? given.bytes : block.bytes
   return {
     block,
-    address: addressFor(block, at) + offset,
+    address: addressFor(block, at, graph) + offset,
     offset,
     bytes,
     pinned: spaceOf(block).index === 1,

@@ -2,7 +2,7 @@
 import { lateFunction, lateResult } from '../../dsl/internal.js'
 import type { NativeNode, NativeOwner } from '../addon.js'
 import { badArgument, badUse, wholeNumber } from './allocator-error.js'
-import { type Block, keptHandle, spaceOf } from './block.js'
+import { type Block, graphOf, keptHandle, spaceOf } from './block.js'
 import { type FillOptions, fillOf } from './fill.js'
 import type { CheckedLaunch } from './kernel.js'
 import type { Place } from './place.js'
@@ -24,11 +24,19 @@ export const ownerOfBlock = (block: Block): NativeOwner => ({
   block: keptHandle(block),
 })
 
+/** The same for an operand: memory of the graph's own lives as long as the graph, and is kept by none. */
+const keeperOf = (block: Block): NativeOwner | undefined =>
+  graphOf(block) === undefined ? ownerOfBlock(block) : undefined
+
+/** The blocks among these that are a graph's own memory. */
+export const ofGraph = (blocks: readonly Block[]): readonly Block[] =>
+  blocks.filter(block => graphOf(block) !== undefined)
+
 export const operandOf = ({ block, address, bytes, pinned }: Place): Operand => ({
   address,
   bytes,
   pinned,
-  owner: ownerOfBlock(block),
+  owner: keeperOf(block),
 })
 
 /** By default as many bytes as the shorter of the two has. */
@@ -66,7 +74,7 @@ export const kernelWork = ({ kernel, words, places }: CheckedLaunch): NativeNode
   kind: 'kernel',
   kernel,
   words,
-  owners: [...new Set(places.map(({ block }) => block))].map(ownerOfBlock),
+  owners: [...new Set(places.map(({ block }) => block))].map(keeperOf),
 })
 
 /** A function of a native library, `void f(void *data)`, which gets a copy of `data`, or a null pointer. */

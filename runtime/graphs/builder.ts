@@ -11,7 +11,7 @@ import {
   conditionFor,
   conditionOf,
   conditionWork,
-  copiesNoCondition,
+  copyable,
   type GraphCondition,
   mostBodies,
 } from './conditions.js'
@@ -191,7 +191,7 @@ export class GraphBuilder implements Disposable {
     const capture = this.#building(at)
     const place = wholeGraphFor(GraphBuilder.is(child) ? child.definition : child, at, this.#core)
     apart(place, capture.place, at)
-    copiesNoCondition(place, at)
+    copyable(place, at)
     fitsBody(place, capture.place, at)
     const { hierarchy, id } = place
     const lane = laneAccess.idFor(this.#lane, this.#core, at, true)

@@ -1,6 +1,7 @@
 // Conditions, which the nodes of a kind read on the device, and kernels set there.
 import type { NativeNode } from '../addon.js'
 import { badArgument, badUse, wholeNumber } from '../device/allocator-error.js'
+import type { Block } from '../device/block.js'
 import { DisposedError } from '../errors.js'
 import type { GraphPlace, Views } from './hierarchy.js'
 import { type Memory, operandFor } from './operands.js'
@@ -72,6 +73,8 @@ export const conditionOf = (
 /** Work of a graph that sets a condition to the 32-bit word at the start of `from`. */
 export interface ConditionWork {
   readonly node: NativeNode
+  /** Memory of the graph's own that the node uses. */
+  readonly memory: readonly Block[]
   /** The graph that the condition was made for. */
   readonly of: number
 }
@@ -81,6 +84,7 @@ export const conditionWork = (
   from: Memory,
   { hierarchy, id }: GraphPlace,
   at: string,
+  graph?: Views['graph'],
 ): ConditionWork => {
   const { handle, ...place } = madeFor(condition, at)
   if (place.hierarchy !== hierarchy || !hierarchy.within(id, place.id))
@@ -91,14 +95,22 @@ export const conditionWork = (
       'one of another graph, which launches of this one do not set',
       'make one: definition.condition()',
     )
-  const { address, bytes, owner } = operandFor(from, undefined, hierarchy.core, at, 'from')
+  const { address, bytes, owner, memory } = operandFor(from, undefined, hierarchy.core, at, 'from', graph)
   if (bytes < 4 || address % 4 !== 0)
     throw badUse(at, 'from', 'a whole word of 4 bytes', `${bytes} bytes`, 'pass block.at(offset, 4)')
-  return { node: { kind: 'condition', condition: handle, from: address, owner }, of: place.id }
+  return { node: { kind: 'condition', condition: handle, from: address, owner }, memory, of: place.id }
 }
 
-/** Throws where a copy of the graph would set conditions of the original. */
-export const copiesNoCondition = ({ hierarchy, id }: GraphPlace, at: string): void => {
+/** Throws where a copy of the graph would set conditions of the original, or have the addresses of its memory. */
+export const copyable = ({ hierarchy, id }: GraphPlace, at: string): void => {
+  if (hierarchy.hasMemory(id))
+    throw badUse(
+      at,
+      'graph',
+      'a graph without memory nodes',
+      'one with malloc nodes: the driver does not copy them, since their addresses are fixed',
+      'add the nodes to each graph that needs them, or use a block: lane.malloc(bytes)',
+    )
   if (hierarchy.hasSetter(id, 'any'))
     throw badUse(
       at,

@@ -1,5 +1,6 @@
 import { badArgument, badUse, optionsFor, wholeNumber } from '../device/allocator-error.js'
 import { madeBy, reading } from '../device/arguments.js'
+import type { Block } from '../device/block.js'
 import type { Core } from '../device/core.js'
 import { coreOfDevice, Device } from '../device/device.js'
 import type { Event } from '../device/event.js'
@@ -12,7 +13,7 @@ import {
   conditionFor,
   conditionOf,
   conditionWork,
-  copiesNoCondition,
+  copyable,
   type GraphCondition,
   mostBodies,
 } from './conditions.js'
@@ -114,14 +115,16 @@ export class GraphDefinition implements Disposable {
   copy(to: Memory, from: Memory, options: Omit<CopyParams, 'to' | 'from'> & After = {}): GraphNode<'copy'> {
     const at = 'definition.copy'
     this.#alive(at)
-    return this.#add(at, options, () => copyParams({ ...options, to, from }, undefined, this.#core, at))
+    return this.#add(at, options, () => copyParams({ ...options, to, from }, undefined, this.#core, at, this))
   }
 
   /** Fills elements of 8, 16 or 32 bits, by default of 8, as `lane.fill` does. */
   fill(to: Memory, value: number, options: Omit<FillParams, 'to' | 'value'> & After = {}): GraphNode<'fill'> {
     const at = 'definition.fill'
     this.#alive(at)
-    return this.#add(at, options, () => fillParams({ ...options, to, value }, undefined, this.#core, at))
+    return this.#add(at, options, () =>
+      fillParams({ ...options, to, value }, undefined, this.#core, at, this),
+    )
   }
 
   /** Calls a function, see `CallbackFunction`. */
@@ -154,6 +157,36 @@ export class GraphDefinition implements Disposable {
     return this.#add('definition.empty', options, () => ({ node: { kind: 'empty' }, given: {} }))
   }
 
+  /**
+   * Memory that lives inside each launch: `node.memory` is a block for nodes of this definition that come
+   * after this one and before the node that frees it. Nobody finds there what an earlier launch left. CUDA
+   * neither clones nor embeds a graph with such nodes, takes no node and no edge out of it, and lets it have
+   * one executable at a time.
+   */
+  malloc(bytes: number, options: After = {}): GraphNode<'malloc'> {
+    const at = 'definition.malloc'
+    this.#alive(at)
+    const core = this.#core
+    const size = wholeNumber(at, 'bytes', bytes, 1, core.native.info.totalBytes)
+    const after = this.#after(options, at)
+    this.#hierarchy.takes(this.#id, 'malloc', at)
+    const { native, memory } = this.#hierarchy
+    const [id, address] = this.#hierarchy.tried(at, () => native.malloc(this.#id, after, size))
+    memory.allocated(id, address, size, this, core)
+    return makeNode(this, this.#hierarchy, id, {}) as GraphNode<'malloc'>
+  }
+
+  /** Frees the memory of a malloc node of this definition, in each launch. */
+  free(memory: Block, options: After = {}): GraphNode<'free'> {
+    const at = 'definition.free'
+    this.#alive(at)
+    const freed = this.#hierarchy.memory.freeable(memory, at)
+    const { address } = freed.block
+    const node = this.#add<'free'>(at, options, () => ({ node: { kind: 'free', address }, given: {} }))
+    freed.freedBy = access.nodeFor(node, at).id
+    return node
+  }
+
   /** Launches a kernel, as `lane.launch` does. The node keeps the kernel and the blocks. */
   launch<R extends Operands, W extends Operands, S extends Scalars>(
     kernel: Kernel<R, W, S>,
@@ -163,7 +196,7 @@ export class GraphDefinition implements Disposable {
     const at = 'definition.launch'
     this.#alive(at)
     const params = { kernel, launch } as unknown as KernelParams
-    return this.#add(at, options, () => kernelParams(params, undefined, this.#core, at))
+    return this.#add(at, options, () => kernelParams(params, undefined, this.#core, at, this))
   }
 
   /** A condition of this graph, for conditional nodes, see `GraphCondition`. */
@@ -177,10 +210,11 @@ export class GraphDefinition implements Disposable {
   setCondition(condition: GraphCondition, from: Memory, options: After = {}): GraphNode<'kernel'> {
     const at = 'definition.setCondition'
     this.#alive(at)
-    const { node, of } = reading(at, () => conditionWork(condition, from, this.#place, at))
+    const { node, memory, of } = reading(at, () => conditionWork(condition, from, this.#place, at, this))
     const after = this.#after(options, at)
     const id = this.#hierarchy.tried(at, () => this.#hierarchy.native.add(this.#id, after, node))
     this.#hierarchy.setsCondition(this.#id, of, id)
+    this.#hierarchy.memory.uses(id, memory)
     return makeNode(this, this.#hierarchy, id, {}) as GraphNode<'kernel'>
   }
 
@@ -210,7 +244,7 @@ export class GraphDefinition implements Disposable {
     const at = 'definition.clone'
     this.#alive(at)
     this.#hierarchy.noCaptureInside(this.#id, at)
-    copiesNoCondition(this.#place, at)
+    copyable(this.#place, at)
     const { native, ordered } = this.#hierarchy
     const hierarchy = new Hierarchy(
       this.#core,
@@ -230,7 +264,7 @@ export class GraphDefinition implements Disposable {
     this.#alive(at)
     const child = wholeGraphFor(graph, at, this.#core)
     apart(child, this.#place, at)
-    copiesNoCondition(child, at)
+    copyable(child, at)
     fitsBody(child, this.#place, at)
     const { native } = this.#hierarchy
     const after = this.#after(options, at)
@@ -354,11 +388,12 @@ export class GraphDefinition implements Disposable {
   }
 
   #add<K extends NodeKind>(at: string, options: After, check: () => Checked): GraphNode<K> {
-    const { node, given } = reading(at, check)
+    const { node, given, memory } = reading(at, check)
     const after = this.#after(options, at)
     this.#hierarchy.takes(this.#id, node.kind, at)
     const id = this.#hierarchy.tried(at, () => this.#hierarchy.native.add(this.#id, after, node))
     this.#hierarchy.ordered ||= awaitsHost(node)
+    this.#hierarchy.memory.uses(id, memory)
     return makeNode(this, this.#hierarchy, id, given) as GraphNode<K>
   }
 }

@@ -1,11 +1,11 @@
 import type { NativeExecutable } from '../addon.js'
 import { AllocatorError, badUse, optionsFor } from '../device/allocator-error.js'
 import { madeBy, reading } from '../device/arguments.js'
-import type { Core } from '../device/core.js'
+import { type Core, outOfMemory } from '../device/core.js'
 import type { Lane } from '../device/lane.js'
 import { laneAccess } from '../device/lane-access.js'
 import { DisposedError } from '../errors.js'
-import { copiesNoCondition, setsOwnConditions } from './conditions.js'
+import { copyable, setsOwnConditions } from './conditions.js'
 import type { GraphDefinition } from './definition.js'
 import {
   fitsBody,
@@ -17,9 +17,10 @@ import {
   noUpdateOf,
   wholeGraphFor,
 } from './hierarchy.js'
+import type { Lifetimes } from './memory.js'
 import { childFor, type GraphNode } from './node.js'
 import { awaitsHost, objectOf, type ParamsOf, paramsOf } from './node-params.js'
-import { triedOn } from './refusals.js'
+import { noMemory, triedOn } from './refusals.js'
 
 export interface InstantiateOptions {
   /** Whether kernels keep the priority of the lane that they were captured from. */
@@ -46,7 +47,10 @@ export class ExecutableGraph implements Disposable {
   readonly #source: WeakRef<Hierarchy>
   readonly #sourceGraph: number
 
-  private constructor(place: GraphPlace, native: NativeExecutable) {
+  // What nodes of the graph allocate, as it is here.
+  #lifetimes: Lifetimes
+
+  private constructor(place: GraphPlace, native: NativeExecutable, lifetimes: Lifetimes) {
     const own = place?.hierarchy instanceof Hierarchy
     madeBy(own, 'ExecutableGraph', 'ExecutableGraph.instantiate(definition)')
     const { hierarchy, id } = place
@@ -56,11 +60,14 @@ export class ExecutableGraph implements Disposable {
     this.#sourceGraph = id
     this.#native = native
     this.#number = native.number
+    this.#lifetimes = lifetimes
+    if (id === 0) hierarchy.launchable(this)
   }
 
   /**
    * Throws an `AllocatorError` that names the reason where the graph cannot run: a cycle, for instance. A graph
-   * with conditional nodes has one executable at a time, as CUDA has it; its bodies have none of their own.
+   * with conditional or memory nodes has one executable at a time, as CUDA has it; bodies of conditional nodes
+   * have none of their own.
    */
   static instantiate(definition: GraphDefinition, options: InstantiateOptions = {}): ExecutableGraph {
     const at = 'ExecutableGraph.instantiate'
@@ -68,6 +75,8 @@ export class ExecutableGraph implements Disposable {
     setsOwnConditions(place, at)
     const { hierarchy, id } = place
     const priorities = reading(at, () => optionsFor(options, at).nodePriorities === true)
+    const lifetimes = hierarchy.lifetimes(id, at)
+    if (lifetimes.size > 0 && hierarchy.hasExecutable) throw noExecutableOf(place, at)
     const made = hierarchy.tried(
       at,
       () => hierarchy.native.instantiate(id, priorities),
@@ -82,7 +91,7 @@ export class ExecutableGraph implements Disposable {
         found: made,
         next: 'look for cycles, and for conditions that no node reads: definition.dot() draws the graph',
       })
-    return new ExecutableGraph(place, made)
+    return new ExecutableGraph(place, made, lifetimes)
   }
 
   static is(value: unknown): value is ExecutableGraph {
@@ -104,7 +113,7 @@ export class ExecutableGraph implements Disposable {
       number,
       this.#ordered ? 1 : 0,
     )
-    if (status !== 0) throw this.#core.failed(status, 'graph.launch', `lane ${lane.name}`)
+    if (status !== 0) throw this.#failed(status, 'graph.launch', lane)
   }
 
   /** Does on the lane what the first launch would otherwise do before it runs. */
@@ -115,7 +124,7 @@ export class ExecutableGraph implements Disposable {
       number,
       0,
     )
-    if (status !== 0) throw this.#core.failed(status, 'graph.upload', `lane ${lane.name}`)
+    if (status !== 0) throw this.#failed(status, 'graph.upload', lane)
   }
 
   /**
@@ -128,6 +137,16 @@ export class ExecutableGraph implements Disposable {
     const place = wholeGraphFor(definition, at, this.#core)
     setsOwnConditions(place, at)
     const { hierarchy, id } = place
+    const own = hierarchy === this.#source.deref() && id === this.#sourceGraph
+    if (!own && (this.#lifetimes.size > 0 || hierarchy.hasMemory(id)))
+      throw badUse(
+        at,
+        'definition',
+        'that of the graph itself, where one of them has memory nodes',
+        'another definition, whose memory would have other addresses',
+        'instantiate it anew',
+      )
+    const lifetimes = hierarchy.lifetimes(id, at)
     const why = triedOn(
       this.#core,
       at,
@@ -143,6 +162,7 @@ export class ExecutableGraph implements Disposable {
         why,
         'instantiate it anew',
       )
+    this.#lifetimes = lifetimes
     this.#ordered ||= hierarchy.ordered
   }
 
@@ -157,7 +177,7 @@ export class ExecutableGraph implements Disposable {
     if (node.kind === 'child') {
       const given = reading(at, () => childFor(params, at))
       const child = wholeGraphFor(given, at, this.#core)
-      copiesNoCondition(child, at)
+      copyable(child, at)
       fitsBody(child, { hierarchy, id: graph }, at)
       triedOn(
         this.#core,
@@ -169,9 +189,10 @@ export class ExecutableGraph implements Disposable {
       this.#ordered ||= child.hierarchy.ordered
       return
     }
-    const { node: given } = reading(at, () =>
-      paramsOf(node.kind, objectOf(params, node.kind, at), {}, hierarchy.core, at),
+    const { node: given, memory = [] } = reading(at, () =>
+      paramsOf(node.kind, objectOf(params, node.kind, at), {}, hierarchy.core, at, node.graph),
     )
+    this.#lifetimes.check(id, hierarchy.memory.nodesOf(memory), at)
     triedOn(
       this.#core,
       at,
@@ -214,6 +235,12 @@ export class ExecutableGraph implements Disposable {
     if (this.#number === 0) return
     this.#number = 0
     this.#native.destroy()
+  }
+
+  #failed(status: number, at: string, lane: Lane): Error {
+    const subject = `lane ${lane.name}`
+    if (status !== outOfMemory) return this.#core.failed(status, at, subject)
+    return noMemory(at, subject, this.#core.native.describe(status).detail)
   }
 
   #nodeFor(node: unknown, at: string): ReturnType<typeof nodeFor> {

@@ -3,6 +3,7 @@
 import type { NativeGone, NativeGraph } from '../addon.js'
 import { badUse, wrongDevice } from '../device/allocator-error.js'
 import type { Core } from '../device/core.js'
+import { GraphMemory, Lifetimes } from './memory.js'
 import { triedOn } from './refusals.js'
 
 /** The classes of views, by what they are of. definition.ts adds `graph`, node.ts adds `node`. */
@@ -102,12 +103,13 @@ export const noUpdateOf = ({ hierarchy, id }: GraphPlace, at: string): Error | u
 export const noExecutableOf = ({ hierarchy, id }: GraphPlace, at: string): Error | undefined => {
   if (hierarchy.inConditional(id)) return ofABody(at)
   if (hierarchy.isInside(id)) return notItsOwn(at)
-  if (!hierarchy.contains(id, [conditional])) return undefined
+  const kind = hierarchy.hasMemory(id) ? 'memory' : 'conditional'
+  if (kind === 'conditional' && !hierarchy.contains(id, [conditional])) return undefined
   return badUse(
     at,
     'definition',
-    'a graph without an executable: one with conditional nodes has one executable at a time',
-    'one with conditional nodes, and an executable that is not disposed of',
+    `a graph without an executable: one with ${kind} nodes has one executable at a time`,
+    `one with ${kind} nodes, and an executable that is not disposed of`,
     'launch that one again, or dispose of it first',
   )
 }
@@ -148,6 +150,18 @@ export const fitsBody = (graph: GraphPlace, into: GraphPlace, at: string): void 
     )
 }
 
+/** Throws where a graph with memory nodes would lose a node or an edge. */
+export const losesNothing = (hierarchy: Hierarchy, graph: number, at: string): void => {
+  if (hierarchy.hasMemory(graph))
+    throw badUse(
+      at,
+      'graph',
+      'a graph without memory nodes',
+      'one with malloc nodes: the driver takes no node and no edge out of it',
+      'build the graph anew without them',
+    )
+}
+
 /** Throws where a graph would become a part of the graph that it is, or is in. */
 export const apart = (graph: GraphPlace, into: GraphPlace, at: string): void => {
   if (graph.hierarchy === into.hierarchy)
@@ -180,6 +194,10 @@ export class Hierarchy {
   readonly #capturedSetters: ConditionSet[] = []
   /** Whether a condition was ever made for one of its graphs. The driver never forgets it. */
   hasCondition = false
+  /** Memory that nodes of the root allocate. */
+  readonly memory = new GraphMemory()
+  /** The executables of the root, each as long as it is in use. */
+  #executables: WeakRef<{ readonly disposed: boolean }>[] = []
   /** Whether a callback somewhere inside makes the device wait for JavaScript. */
   ordered = false
 
@@ -206,8 +224,42 @@ export class Hierarchy {
     return this.#around.has(id)
   }
 
+  /** Whether the graph has memory nodes. */
+  hasMemory(id: number): boolean {
+    return id === 0 && this.memory.size > 0
+  }
+
+  /** The lives of the graph's memory. Throws where a node uses it outside of its life. */
+  lifetimes(id: number, at: string): Lifetimes {
+    if (!this.hasMemory(id)) return new Lifetimes([], { names: new Map(), edges: [] }, at)
+    const [nodes, edges] = this.tried(at, () => [this.native.nodes(id), this.native.edges(id)])
+    const name = (node: number, i: number) =>
+      `definition.nodes[${i}] (${this.nodes.get(node)?.kind ?? 'other'})`
+    const names = new Map(nodes.map((node, i) => [node, name(node, i)]))
+    return this.memory.lifetimes({ names, edges }, at)
+  }
+
+  /** An executable of the root was made. */
+  launchable(executable: { readonly disposed: boolean }): void {
+    this.#executables = this.#executables.filter(other => other.deref()?.disposed === false)
+    this.#executables.push(new WeakRef(executable))
+  }
+
+  /** Whether the root has an executable. */
+  get hasExecutable(): boolean {
+    return this.#executables.some(executable => executable.deref()?.disposed === false)
+  }
+
   /** Throws where the graph does not take nodes of the kind. */
   takes(id: number, kind: string, at: string): void {
+    if (id !== 0 && (kind === 'malloc' || kind === 'free'))
+      throw badUse(
+        at,
+        'a graph',
+        'a graph that is inside no other, which takes memory nodes',
+        'one inside a child or conditional node',
+        'add the nodes to the graph around it',
+      )
     if (!['callback', 'record', 'wait'].includes(kind) || !this.inConditional(id)) return
     throw badUse(
       at,
@@ -281,6 +333,7 @@ export class Hierarchy {
 
   /** Forgets what has gone, so that the program's views of it keep nothing alive. */
   forget(gone: NativeGone): void {
+    this.memory.forget(gone.nodes)
     for (const id of gone.nodes) {
       const node = this.nodes.get(id)
       if (node !== undefined) access.dropGiven(node)

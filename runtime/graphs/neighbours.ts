@@ -1,6 +1,6 @@
 // Edges, as the sets of nodes right before and right after a node.
 import { badArgument, badUse } from '../device/allocator-error.js'
-import { type Hierarchy, nodeFor, type Views } from './hierarchy.js'
+import { type Hierarchy, losesNothing, nodeFor, type Views } from './hierarchy.js'
 
 type Node = Views['node']
 
@@ -83,6 +83,7 @@ export class Neighbours implements Iterable<Node> {
 
   #set(other: Node, present: boolean): void {
     const { hierarchy, graph, from, to } = this.#pair(other)
+    if (!present) losesNothing(hierarchy, graph, `node.${this.#side}`)
     hierarchy.tried(`node.${this.#side}`, () => hierarchy.native.setEdge(graph, from, to, present))
   }
 }

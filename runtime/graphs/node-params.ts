@@ -2,6 +2,7 @@
 // addon takes them.
 import type { NativeNode } from '../addon.js'
 import { badArgument, badUse } from '../device/allocator-error.js'
+import type { Block } from '../device/block.js'
 import type { Core } from '../device/core.js'
 import type { Event } from '../device/event.js'
 import type { FillOptions } from '../device/fill.js'
@@ -14,6 +15,7 @@ import {
   copyWork,
   fillWork,
   kernelWork,
+  ofGraph,
 } from '../device/work.js'
 import type { Views } from './hierarchy.js'
 import { type Memory, type NodeOperand, operandFor, ownedBy, recordNode, waitNode } from './operands.js'
@@ -27,6 +29,8 @@ export type NodeKind =
   | 'empty'
   | 'wait'
   | 'record'
+  | 'malloc'
+  | 'free'
   | 'conditional'
   | 'other'
 
@@ -40,6 +44,8 @@ export const kinds: Readonly<Record<number, NodeKind>> = {
   5: 'empty',
   6: 'wait',
   7: 'record',
+  10: 'malloc',
+  11: 'free',
   13: 'conditional',
 }
 
@@ -99,6 +105,8 @@ export interface Given {
 export interface Checked {
   readonly node: NativeNode
   readonly given: Given
+  /** Memory of the graph's own that the node uses. */
+  readonly memory?: readonly Block[]
 }
 
 /** Whether the device waits for JavaScript in this node. */
@@ -122,35 +130,52 @@ export const kernelParams = (
   known: Known,
   core: Core,
   at: string,
+  graph: object,
 ): Checked => {
   const kernel = params.kernel ?? (known === undefined ? undefined : own(known.kernel, 'kernel', at))
   if (params.launch === undefined && known !== undefined)
     throw badUse(at, 'launch', 'the operands and sizes of the launch', 'none', 'pass launch too')
-  return { node: kernelWork(launchFor(kernel, params.launch, core, at)), given: { kernel } }
+  const launch = launchFor(kernel, params.launch, core, at, graph)
+  const memory = ofGraph(launch.places.map(({ block }) => block))
+  return { node: kernelWork(launch), given: { kernel }, memory }
 }
 
 /** Without `bytes` a new place is copied as far as it goes, and the old places as far as before. */
-export const copyParams = (params: Partial<CopyParams>, known: Known, core: Core, at: string): Checked => {
+export const copyParams = (
+  params: Partial<CopyParams>,
+  known: Known,
+  core: Core,
+  at: string,
+  graph: object,
+): Checked => {
   const place = (name: 'to' | 'from'): NodeOperand =>
     params[name] === undefined && known !== undefined
       ? ownedBy(own(known[name], name, at), params[`${name}Owner`], core, at, name)
-      : operandFor(params[name], params[`${name}Owner`], core, at, name)
+      : operandFor(params[name], params[`${name}Owner`], core, at, name, graph)
   const [to, from] = [place('to'), place('from')]
   const same = params.to === undefined && params.from === undefined
   const bytes = params.bytes ?? (same ? known?.bytes : undefined)
-  return { node: copyWork(to, from, bytes, at), given: { to, from, bytes } }
+  const memory = [...to.memory, ...from.memory]
+  return { node: copyWork(to, from, bytes, at), given: { to, from, bytes }, memory }
 }
 
 /** The shape is that of the place, so a new place has none of the old one. */
-export const fillParams = (params: Partial<FillParams>, known: Known, core: Core, at: string): Checked => {
+export const fillParams = (
+  params: Partial<FillParams>,
+  known: Known,
+  core: Core,
+  at: string,
+  graph: object,
+): Checked => {
   const before = params.to === undefined ? known : undefined
   const to =
     before === undefined
-      ? operandFor(params.to, params.toOwner, core, at, 'to')
+      ? operandFor(params.to, params.toOwner, core, at, 'to', graph)
       : ownedBy(own(before.to, 'to', at), params.toOwner, core, at, 'to')
   const value = params.value ?? (known === undefined ? undefined : own(known.value, 'value', at))
   const shape = { ...before?.shape, ...shapeOf(params) }
-  return { node: fillWork(to, value, shape, at), given: { to, value: value as number, shape } }
+  const given = { to, value: value as number, shape }
+  return { node: fillWork(to, value, shape, at), given, memory: to.memory }
 }
 
 const shapeOf = ({ bits, width, rows, pitch }: FillOptions): FillOptions => ({
@@ -176,16 +201,23 @@ export const callbackParams = (params: Partial<CallbackParams>, known: Known, at
 const keptCall = (call: CallbackFunction): CallbackFunction =>
   typeof call === 'object' && call.data !== undefined ? { ...call, data: call.data.slice() } : call
 
-/** Parameters of a node of any kind but `child`, by its kind. `known`: what may be left out. */
-export const paramsOf = (kind: NodeKind, params: object, known: Known, core: Core, at: string): Checked => {
+/** Parameters of a node of the graph of any kind but `child`, by its kind. `known`: what may be left out. */
+export const paramsOf = (
+  kind: NodeKind,
+  params: object,
+  known: Known,
+  core: Core,
+  at: string,
+  graph: object,
+): Checked => {
   const { event } = params as { readonly event?: unknown }
   switch (kind) {
     case 'kernel':
-      return kernelParams(params, known, core, at)
+      return kernelParams(params, known, core, at, graph)
     case 'copy':
-      return copyParams(params, known, core, at)
+      return copyParams(params, known, core, at, graph)
     case 'fill':
-      return fillParams(params, known, core, at)
+      return fillParams(params, known, core, at, graph)
     case 'callback':
       return callbackParams(params, known, at)
     case 'record':

@@ -1,7 +1,8 @@
 import { badArgument } from '../device/allocator-error.js'
 import { madeBy, reading } from '../device/arguments.js'
+import type { Block } from '../device/block.js'
 import { DisposedError } from '../errors.js'
-import { copiesNoCondition } from './conditions.js'
+import { copyable } from './conditions.js'
 import {
   access,
   apart,
@@ -9,6 +10,7 @@ import {
   fitsBody,
   graphFor,
   Hierarchy,
+  losesNothing,
   noCopyOf,
   nodeFor,
   type Views,
@@ -124,6 +126,15 @@ export class GraphNode<K extends NodeKind = NodeKind> {
     this.succ.replace(nodes)
   }
 
+  /**
+   * What a node of kind `malloc` allocates, for nodes of its graph: a block, whose parts are `memory.at`. Its
+   * address is fixed; it lives in each launch from this node to the one that frees it.
+   */
+  get memory(): K extends 'malloc' ? Block : undefined {
+    this.#alive('node.memory')
+    return this.#hierarchy.memory.of(this.#id) as K extends 'malloc' ? Block : undefined
+  }
+
   /** The graphs inside a child or conditional node. */
   get bodies(): readonly Graph[] {
     this.#alive('node.bodies')
@@ -148,12 +159,13 @@ export class GraphNode<K extends NodeKind = NodeKind> {
       )
       return
     }
-    const { node, given }: Checked = reading(at, () =>
-      paramsOf(this.#kind, objectOf(params, this.#kind, at), this.#given, hierarchy.core, at),
+    const { node, given, memory }: Checked = reading(at, () =>
+      paramsOf(this.#kind, objectOf(params, this.#kind, at), this.#given, hierarchy.core, at, this.#graph),
     )
     hierarchy.tried(at, () => hierarchy.native.update(graph, id, node))
     hierarchy.ordered ||= awaitsHost(node)
     hierarchy.setsNone(id)
+    hierarchy.memory.uses(id, memory)
     this.#given = given
   }
 
@@ -162,6 +174,7 @@ export class GraphNode<K extends NodeKind = NodeKind> {
     if (!this.valid) return
     const { hierarchy, graph, id } = nodeFor(this, 'node.destroy')
     hierarchy.noCaptureInNode(id, 'node.destroy')
+    losesNothing(hierarchy, graph, 'node.destroy')
     hierarchy.forget(hierarchy.tried('node.destroy', () => hierarchy.native.destroy(graph, id)))
   }
 
@@ -169,7 +182,7 @@ export class GraphNode<K extends NodeKind = NodeKind> {
     const { hierarchy, graph, id } = nodeFor(this, at)
     hierarchy.noCaptureInNode(id, at)
     const child = wholeGraphFor(given, at, hierarchy.core)
-    copiesNoCondition(child, at)
+    copyable(child, at)
     fitsBody(child, { hierarchy, id: graph }, at)
     apart(child, { hierarchy, id: graph }, at)
     const gone = hierarchy.tried(

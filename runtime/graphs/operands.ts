@@ -6,7 +6,7 @@ import type { Core } from '../device/core.js'
 import { type Event, eventFor } from '../device/event.js'
 import { GraphEvent, graphEventFor } from '../device/graph-event.js'
 import { placeOf } from '../device/place.js'
-import { type Operand, operandOf, ownerOfBlock } from '../device/work.js'
+import { type Operand, ofGraph, operandOf, ownerOfBlock } from '../device/work.js'
 
 /**
  * Memory that Braid knows nothing of: a node keeps it only through an owner that is named. `host`: pinned
@@ -38,6 +38,8 @@ const isRaw = (given: unknown): given is RawMemory =>
 /** An operand of a node. `raw`: memory given by its address, which an owner may be named for. */
 export interface NodeOperand extends Operand {
   readonly raw: boolean
+  /** The block, where it is memory of the graph's own. */
+  readonly memory: readonly Block[]
 }
 
 const ownerOfBlockRefused = (at: string, name: string): Error =>
@@ -62,17 +64,19 @@ export const ownedBy = (
   return { ...operand, owner: namedOwner(owner, core, at, `${name}Owner`) }
 }
 
-/** Checks memory that is given to a node, and the owner that is given for it. */
+/** Checks memory that is given to a node of the graph, and the owner that is given for it. */
 export const operandFor = (
   given: unknown,
   owner: unknown,
   core: Core,
   at: string,
   name: string,
+  graph: object | undefined,
 ): NodeOperand => {
   if (Block.is(given) || given instanceof Span) {
     if (owner !== undefined) throw ownerOfBlockRefused(at, name)
-    return { ...operandOf(placeOf(given, core, at, name)), raw: false }
+    const place = placeOf(given, core, at, name, graph)
+    return { ...operandOf(place), raw: false, memory: ofGraph([place.block]) }
   }
   if (!isRaw(given))
     throw badArgument(
@@ -87,6 +91,7 @@ export const operandFor = (
     bytes: wholeNumber(at, `${name}.bytes`, given.bytes),
     pinned: given.host === true,
     raw: true,
+    memory: [],
     owner: namedOwner(owner, core, at, `${name}Owner`),
   }
 }

@@ -22,6 +22,20 @@ const ofTheCall = new Set([
   invalidated,
 ])
 
+/** The device has no memory for a graph. */
+export const noMemory = (at: string, subject: string, found: string, cause?: unknown): AllocatorError =>
+  new AllocatorError(
+    {
+      _tag: 'OutOfMemory',
+      at,
+      subject,
+      wanted: 'memory of the device for a graph, and for what its nodes allocate',
+      found,
+      next: 'free blocks and await device.emptyCache(), dispose of other graphs, or call device.trimGraphMemory()',
+    },
+    { code: 'CUDA_ERROR_OUT_OF_MEMORY', ...(cause === undefined ? {} : { cause }) },
+  )
+
 const refusal = (error: unknown, at: string, subject: string): AllocatorError | undefined => {
   const { code, message } = error as Partial<NativeFailure> & Error
   if (code === 'NO_FUNCTION')
@@ -48,6 +62,7 @@ const refusal = (error: unknown, at: string, subject: string): AllocatorError | 
       'one that a call which cannot be captured has made invalid',
       'build the graph anew without that call',
     )
+  if (code === 'CUDA_ERROR_OUT_OF_MEMORY') return noMemory(at, subject, message, error)
   if (code === forbidden) return forbiddenByCapture(at, subject, error)
   if (code === undefined || !ofTheCall.has(code)) return undefined
   return new AllocatorError(

@@ -98,6 +98,47 @@ TEST_F(CudaFakeGraphs, EveryKindOfNodeReachesTheDriver) {
   driver_->pinnedFree(pinned);
 }
 
+TEST_F(CudaFakeGraphs, MemoryNodesReachTheDriver) {
+  void* pinned = nullptr;
+  ASSERT_EQ(driver_->pinnedAllocate(&pinned, 64), Status::ok);
+  const Graph made = graph();
+  GraphNode node = nullptr, refused = nullptr;
+  DeviceAddress memory = 0;
+  EXPECT_EQ(driver_->nodeAddAllocation(&node, made, nullptr, 0, 0, &memory), Status::invalidValue);
+  ASSERT_EQ(driver_->nodeAddAllocation(&node, made, nullptr, 0, 64, &memory), Status::ok)
+      << driver_->lastDetail();
+  const GraphNode fill = add(made, NodeParams::fill(memory, 7, 4, 16), {node});
+  const GraphNode copy =
+      add(made, NodeParams::copy(CopyKind::deviceToHost, reinterpret_cast<DeviceAddress>(pinned), memory, 64),
+          {fill});
+  const GraphNode freed = add(made, NodeParams::memFree(memory), {copy});
+  for (const DeviceAddress address : {memory, memory + 16})
+    EXPECT_EQ(driver_->nodeAdd(&refused, made, nullptr, 0, NodeParams::memFree(address)),
+              Status::invalidValue);
+  for (const auto& [each, wanted] : {std::pair{node, NodeKind::memAllocate}, {freed, NodeKind::memFree}}) {
+    NodeKind kind = NodeKind::other;
+    ASSERT_EQ(driver_->nodeKind(each, &kind), Status::ok);
+    EXPECT_EQ(kind, wanted);
+  }
+  const GraphExec exec = instantiate(made);
+  Stream on = nullptr;
+  ASSERT_EQ(driver_->streamCreate(&on, 0), Status::ok);
+  ASSERT_EQ(driver_->execLaunch(exec, on), Status::ok);
+  EXPECT_EQ(static_cast<std::uint32_t*>(pinned)[15], 7u);
+  std::size_t used = 0, reserved = 0;
+  ASSERT_EQ(driver_->graphMemory(&used, &reserved), Status::ok);
+  EXPECT_EQ(used, 1000u);  // by the numbers of the attributes
+  EXPECT_EQ(reserved, 1002u);
+  EXPECT_EQ(driver_->graphMemoryTrim(), Status::ok);
+  EXPECT_EQ(calls("cuDeviceGraphMemTrim"), 1);
+  failNext("cuDeviceGetGraphMemAttribute", 101, 2);
+  EXPECT_EQ(driver_->graphMemory(&used, &reserved), Status::invalidDevice);
+  driver_->streamDestroy(on);
+  driver_->execDestroy(exec);
+  driver_->graphDestroy(made);
+  driver_->pinnedFree(pinned);
+}
+
 TEST_F(CudaFakeGraphs, KernelsSayHowTheyGetIntoAGraph) {
   KernelSpec copies;
   copies.bytes = 64;

@@ -183,6 +183,76 @@ TEST_P(Graphs, AGraphThatAConditionWasMadeForIsNotCopied) {
   for (const Graph each : {made, parent}) driver_->graphDestroy(each);
 }
 
+// Memory nodes.
+
+TEST_P(Graphs, MemoryLivesInsideEachLaunch) {
+  std::uint32_t* result = pinned(8);
+  const Graph made = graph();
+  GraphNode first = nullptr, second = nullptr;
+  DeviceAddress one = 0, other = 0;
+  ASSERT_EQ(driver_->nodeAddAllocation(&first, made, nullptr, 0, 64, &one), Status::ok)
+      << driver_->lastDetail();
+  ASSERT_EQ(driver_->nodeAddAllocation(&second, made, &first, 1, 1 << 20, &other), Status::ok);
+  const GraphNode filled = add(made, NodeParams::fill(one, 5, 4, 16), {first});
+  const GraphNode copied =
+      add(made, NodeParams::copy(CopyKind::deviceToDevice, other, one, 64), {filled, second});
+  const GraphNode freed = add(made, NodeParams::memFree(one), {copied});
+  const GraphNode out =
+      add(made, NodeParams::copy(CopyKind::deviceToHost, at(result), other, 32), {copied, freed});
+  add(made, NodeParams::memFree(other), {out});
+  const GraphExec exec = instantiate(made);
+  for (const Stream on : {stream(), stream()})
+    for (int turn = 0; turn < 2; ++turn) {
+      std::memset(result, 0, 32);
+      ASSERT_EQ(driver_->execLaunch(exec, on), Status::ok) << driver_->lastDetail();
+      ASSERT_EQ(driver_->streamSynchronize(on), Status::ok) << driver_->lastDetail();
+      EXPECT_EQ(result[7], 5u);
+    }
+  std::size_t used = 0, reserved = 0;
+  ASSERT_EQ(driver_->graphMemory(&used, &reserved), Status::ok);
+  EXPECT_GE(used, std::size_t{1} << 20);
+  EXPECT_GE(reserved, used);
+  driver_->execDestroy(exec);
+  driver_->graphDestroy(made);
+  ASSERT_EQ(driver_->graphMemoryTrim(), Status::ok);
+}
+
+TEST_P(Graphs, AGraphWithMemoryNodesIsARootWithOneExecutableThatLosesNothing) {
+  const Graph made = graph(), parent = graph();
+  GraphNode node = nullptr, refused = nullptr;
+  DeviceAddress memory = 0, none = 0;
+  ASSERT_EQ(driver_->nodeAddAllocation(&node, made, nullptr, 0, 64, &memory), Status::ok);
+  const GraphNode freed = add(made, NodeParams::memFree(memory), {node});
+  const GraphNode empty = add(made, NodeParams::empty(), {freed});
+  const auto expectRefused = [](Status status) { EXPECT_NE(status, Status::ok); };
+  Graph clone = nullptr;
+  expectRefused(driver_->graphClone(&clone, made));
+  expectRefused(driver_->nodeAdd(&refused, parent, nullptr, 0, NodeParams::embed(made)));
+  expectRefused(driver_->nodeDestroy(empty));
+  expectRefused(removeEdge(made, freed, empty));
+  expectRefused(driver_->nodeAdd(&refused, made, &node, 1, NodeParams::memFree(memory)));
+  expectRefused(driver_->nodeUpdate(freed, NodeParams::memFree(memory)));
+  Condition condition = 0;
+  Graph body = nullptr;
+  ASSERT_EQ(driver_->conditionCreate(&condition, parent, true, 1), Status::ok);
+  ASSERT_EQ(
+      driver_->nodeAddConditional(&refused, parent, nullptr, 0, condition, ConditionalKind::branch, &body, 1),
+      Status::ok);
+  expectRefused(driver_->nodeAddAllocation(&refused, body, nullptr, 0, 64, &none));
+  const GraphExec first = instantiate(made);
+  GraphExec second = nullptr;
+  InstantiateResult result = InstantiateResult::success;
+  expectRefused(driver_->graphInstantiate(&second, made, {}, &result));
+  expectRefused(driver_->execNodeUpdate(first, freed, NodeParams::memFree(memory)));
+  launch(first);
+  UpdateResult updated = UpdateResult::error;
+  EXPECT_EQ(driver_->execUpdate(first, made, &updated), Status::ok) << driver_->lastDetail();
+  launch(first);
+  ASSERT_EQ(driver_->execDestroy(first), Status::ok);
+  runOnce(made);
+  for (const Graph each : {made, parent}) driver_->graphDestroy(each);
+}
+
 // Executables.
 
 TEST_P(Graphs, AGraphWithConditionalNodesHasOneExecutableAtATime) {

@@ -194,6 +194,99 @@ TEST(HostGraphs, AWildAddressIsAnIllegalOne) {
   EXPECT_EQ(driver->streamSynchronize(on), Status::illegalAddress);
 }
 
+// Between the node that allocates and the node that frees alone an address is memory.
+TEST(HostGraphs, MemoryOfAGraphIsNoneOutsideOfItsLife) {
+  for (const bool before : {true, false}) {
+    const auto driver = host();
+    Graph graph = nullptr;
+    ASSERT_EQ(driver->graphCreate(&graph), Status::ok);
+    const GraphNode first = add(*driver, graph, NodeParams::empty());
+    GraphNode node = nullptr;
+    DeviceAddress memory = 0;
+    ASSERT_EQ(driver->nodeAddAllocation(&node, graph, &first, 1, 64, &memory), Status::ok);
+    const GraphNode freed = add(*driver, graph, NodeParams::memFree(memory), {node});
+    const GraphNode wild = add(*driver, graph, NodeParams::fill(memory, 1, 4, 1));
+    const GraphEdge edge = before ? GraphEdge{wild, first} : GraphEdge{freed, wild};
+    ASSERT_EQ(driver->graphAddEdges(graph, &edge, 1), Status::ok);
+    const GraphExec exec = instantiate(*driver, graph);
+    const Stream on = stream(*driver);
+    ASSERT_EQ(driver->execLaunch(exec, on), Status::ok);
+    EXPECT_EQ(driver->streamSynchronize(on), Status::illegalAddress);
+  }
+}
+
+// Executables of one graph have the same addresses.
+TEST(HostGraphs, ALaunchWithMemoryComesAfterThoseOfAnExecutableThatHasGone) {
+  const auto driver = host();
+  Graph graph = nullptr;
+  ASSERT_EQ(driver->graphCreate(&graph), Status::ok);
+  Rendezvous gate{2};
+  GraphNode node = nullptr;
+  DeviceAddress memory = 0;
+  ASSERT_EQ(driver->nodeAddAllocation(&node, graph, nullptr, 0, 64, &memory), Status::ok);
+  const GraphNode passed = add(*driver, graph, NodeParams::host(Rendezvous::meet, &gate), {node});
+  const GraphNode filled = add(*driver, graph, NodeParams::fill(memory, 1, 4, 16), {passed});
+  add(*driver, graph, NodeParams::memFree(memory), {filled});
+  const Stream first = stream(*driver), second = stream(*driver);
+  const GraphExec before = instantiate(*driver, graph);
+  ASSERT_EQ(driver->execLaunch(before, first), Status::ok);
+  ASSERT_EQ(driver->execDestroy(before), Status::ok);
+  const GraphExec after = instantiate(*driver, graph);
+  ASSERT_EQ(driver->execLaunch(after, second), Status::ok);
+  while (gate.here == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(gate.here, 1);
+  ++gate.here;
+  ASSERT_EQ(driver->streamSynchronize(second), Status::ok);
+  EXPECT_EQ(driver->streamQuery(first), Status::ok);
+  EXPECT_EQ(gate.here, 3);
+}
+
+TEST(HostGraphs, MemoryOfGraphsIsTakenByLaunchesAndGivenBackByATrim) {
+  HostOptions options;
+  options.memoryBytes = 1 << 20;
+  std::unique_ptr<Driver> driver;
+  ASSERT_EQ(openHost(&driver, options, nullptr), Status::ok);
+  const auto freeBytes = [&] {
+    std::size_t bytes = 0;
+    EXPECT_EQ(driver->memInfo(&bytes, nullptr), Status::ok);
+    return bytes;
+  };
+  const auto ofTwo = [&](std::size_t bytes) {
+    Graph graph = nullptr;
+    EXPECT_EQ(driver->graphCreate(&graph), Status::ok);
+    for (int i = 0; i < 2; ++i) {
+      GraphNode node = nullptr;
+      DeviceAddress memory = 0;
+      EXPECT_EQ(driver->nodeAddAllocation(&node, graph, nullptr, 0, bytes, &memory), Status::ok);
+      add(*driver, graph, NodeParams::memFree(memory), {node});
+    }
+    return graph;
+  };
+  const Graph fits = ofTwo(256 << 10), large = ofTwo(768 << 10);
+  const GraphExec runs = instantiate(*driver, fits), fails = instantiate(*driver, large);
+  const Stream on = stream(*driver);
+  EXPECT_EQ(freeBytes(), options.memoryBytes);
+  EXPECT_EQ(driver->execLaunch(fails, on), Status::outOfMemory);
+  EXPECT_EQ(driver->execUpload(fails, on), Status::outOfMemory);
+  EXPECT_EQ(freeBytes(), options.memoryBytes);
+  ASSERT_EQ(driver->execLaunch(runs, on), Status::ok);
+  ASSERT_EQ(driver->streamSynchronize(on), Status::ok);
+  EXPECT_EQ(freeBytes(), options.memoryBytes / 2);
+  for (int i = 0; i < 1000 && freeBytes() < options.memoryBytes; ++i) {
+    ASSERT_EQ(driver->graphMemoryTrim(), Status::ok);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(freeBytes(), options.memoryBytes);
+  ASSERT_EQ(driver->execLaunch(runs, on), Status::ok);
+  ASSERT_EQ(driver->streamSynchronize(on), Status::ok);
+  driver->execDestroy(runs);
+  driver->graphDestroy(fits);
+  for (int i = 0; i < 1000 && freeBytes() < options.memoryBytes; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(freeBytes(), options.memoryBytes);
+}
+
 TEST(HostGraphs, WrongHandlesAreErrors) {
   const auto driver = host(), other = host();
   Graph graph = nullptr, foreign = nullptr;
@@ -255,6 +348,8 @@ TEST(HostGraphs, EveryCallCanBeMadeToFail) {
   InstantiateResult instantiated;
   UpdateResult updated;
   Condition condition = 0;
+  DeviceAddress address = 0;
+  std::size_t used = 0, reserved = 0;
   CaptureInfo info;
   CaptureMode mode = CaptureMode::global;
   bool enabled = false;
@@ -283,6 +378,10 @@ TEST(HostGraphs, EveryCallCanBeMadeToFail) {
          return d.nodeKind(node, &kind);
        }},
       {"nodeChild", [&](Driver& d) { return d.nodeChild(node, &graph); }},
+      {"nodeAddAllocation",
+       [&](Driver& d) { return d.nodeAddAllocation(&node, graph, nullptr, 0, 1, &address); }},
+      {"graphMemory", [&](Driver& d) { return d.graphMemory(&used, &reserved); }},
+      {"graphMemoryTrim", [&](Driver& d) { return d.graphMemoryTrim(); }},
       {"conditionCreate", [&](Driver& d) { return d.conditionCreate(&condition, graph, true, 0); }},
       {"nodeAddConditional",
        [&](Driver& d) {

@@ -16,6 +16,7 @@ const statement = (title: string): Where => ['statements', title]
 const callbacks = (title: string): Where => ['callbacks', title]
 const owners: Where = ['owners', 'are alive exactly while something that may run refers to them']
 const native = (title: string): Where => ['native', title]
+const memoryNodes = (title: string): Where => ['memory-nodes', title]
 
 const conditionals = definition('conditional nodes: if, if-else, while, switch')
 const children = definition('a child is a copy: it keeps its operands, and goes with its node')
@@ -38,7 +39,6 @@ const kept = definition('a block that a node refers to gets no new owner before 
 const events = definition('events: a lane waits for a node inside a launch, and a node for a lane')
 const bodies = builder('conditional bodies are filled directly, or captured')
 
-const noMemoryNodes = 'there are no memory nodes: decision 155 says why'
 const noHandles = 'the driver’s handles are not public: a kernel or a graph is made by Braid alone'
 
 export const lifetimes: readonly Case[] = [
@@ -117,13 +117,16 @@ export const editing: readonly Case[] = [
   ['each shape runs', native('TheEdgesOrderTheNodes')],
   ['a drawing is not empty', definition('dot draws the graph')],
   ['what is no condition, or no definition, is refused', refused],
-  ['a null pointer that is freed', noMemoryNodes],
+  ['a null pointer that is freed', memoryNodes('memory is of its own definition alone')],
   ['elements of three bytes', misuse('elements of three bytes are refused by nodes, updates')],
   ['a switch without branches', conditionals],
   ['a condition of another graph', refused],
   ['empty nodes, joins of one', sets],
   ['several executables', builder('copies, fills and launches become nodes; nothing runs before the launch')],
-  ['an allocation that is not freed', noMemoryNodes],
+  [
+    'an allocation that is not freed',
+    memoryNodes('a node uses memory after its allocation and before its free, or there is no'),
+  ],
   ['loops of no turn, branches not taken', conditionals],
   ['nodes destroyed and edges rewired prove their order', orders],
   ['the sets of neighbours', sets],
@@ -170,7 +173,7 @@ export const updating: readonly Case[] = [
   ['a topology that differs is named', updates],
   ['a throwing callback', callbacks('what one throws is uncaught, and the graph goes on')],
   ['two devices', misuse('graphs of two devices stay apart: no child, update, operand')],
-  ['graph memory resources', noMemoryNodes],
+  ['graph memory resources', memoryNodes('device.graphMemory counts what graphs take from the driver')],
   ['launches from the device', 'a graph is launched by the host alone'],
 ]
 

@@ -67,14 +67,14 @@ const copyOf = ({ nodes }: GraphModel): GraphModel => ({
   })),
 })
 
-/** A call that the device was told to refuse. It is told so once, so a second try succeeds. */
+/** A call that the device was told to refuse. It is told so five times at most, so a sixth try succeeds. */
 const isFault = (error: unknown): boolean => (error as { _tag?: unknown })._tag === 'DriverFailed'
-const surely = <T>(call: () => T): T => {
+const surely = <T>(call: () => T, more = 5): T => {
   try {
     return call()
   } catch (error) {
-    if (!isFault(error)) throw error
-    return call()
+    if (more === 0 || !isFault(error)) throw error
+    return surely(call, more - 1)
   }
 }
 

@@ -413,6 +413,7 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction functi
   startsEarly = false;
   return result;
 }
+CUcontext fake::currentContext() { return current; }
 bool fake::mayQueue(CUstream stream) { return contextOf(stream) == current; }
 CUresult fake::launchKernel(CUfunction function) {
   const std::string& name = reinterpret_cast<FakeFunction*>(function)->name;

@@ -2,6 +2,7 @@
 // counted.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -23,6 +24,7 @@ struct FakeNode {
   std::vector<CUgraph> handles;
   FakeGraph* graph = nullptr;
   FakeNode* original = nullptr;
+  std::shared_ptr<void> memory;  // of a node that allocates
   bool enabled = true;
 };
 
@@ -62,6 +64,7 @@ std::unique_ptr<FakeGraph> copy(const FakeGraph& from) {
     auto each = std::make_unique<FakeNode>();
     each->params = node->params;
     each->arguments = node->arguments;
+    each->memory = node->memory;
     each->graph = made.get();
     each->original = node.get();
     each->enabled = node->enabled;
@@ -101,7 +104,37 @@ FakeNode* append(FakeGraph& graph, const CUgraphNodeParams& params, std::vector<
   return graph.nodes.back().get();
 }
 
+// Memory of the context that is current, which is the allocating device's.
+std::shared_ptr<void> allocate(CUDA_MEM_ALLOC_NODE_PARAMS& params) {
+  void* made = std::aligned_alloc(512, (params.bytes + 511) / 512 * 512);
+  params.address = reinterpret_cast<CUdeviceptr>(made);
+  born("graph memory");
+  const std::lock_guard lock(state().mutex);
+  state().owners[params.address] = currentContext();
+  return {made, [](void* memory) {
+            gone("graph memory");
+            const std::lock_guard freed(state().mutex);
+            state().owners.erase(reinterpret_cast<CUdeviceptr>(memory));
+            std::free(memory);
+          }};
+}
+
+// Of memory that a node of the graph allocates, and none frees.
+bool freeable(const FakeGraph& graph, CUdeviceptr address) {
+  bool allocated = false;
+  for (const auto& node : graph.nodes) {
+    if (node->params.type == 11 && node->params.free.address == address) return false;
+    allocated |= node->params.type == 10 && node->params.allocate.address == address;
+  }
+  return allocated;
+}
+
 bool valid(const CUgraphNodeParams& params) {
+  if (params.type == 10) {
+    const auto& pool = params.allocate.pool;
+    return pool.allocType == 1 && pool.location.type == 1 && pool.location.id >= 0 && pool.maxSize == 0 &&
+           params.allocate.accessCount == 0 && params.allocate.bytes > 0 && params.allocate.address == 0;
+  }
   if (params.type == 2)
     return (params.memset.elementBytes == 1 || params.memset.elementBytes == 2 ||
             params.memset.elementBytes == 4) &&
@@ -251,7 +284,10 @@ for (std::size_t i = 0; i < count; ++i) {
 if (params->type == 13 &&
     (params->conditional.size == 0 || !of(graph)->conditions.contains(params->conditional.handle)))
   return 1;
+if (params->type == 11 && !freeable(*of(graph), params->free.address)) return 1;
+std::shared_ptr<void> memory = params->type == 10 ? allocate(params->allocate) : nullptr;
 FakeNode* made = append(*of(graph), *params, std::move(after));
+made->memory = std::move(memory);
 if (params->type == 13) {
   for (unsigned i = 0; i < params->conditional.size; ++i) {
     made->bodies.push_back(std::make_unique<FakeGraph>());
@@ -260,7 +296,11 @@ if (params->type == 13) {
   params->conditional.bodies = made->handles.data();
 }
 *node = reinterpret_cast<CUgraphNode>(made);
-END CALL(cuGraphDestroyNode, (CUgraphNode node)) FakeGraph* graph = of(node)->graph;
+END CALL(cuDeviceGetGraphMemAttribute,
+         (CUdevice, int attribute, void* value)) if (attribute < 0 || attribute > 3) return 1;
+*static_cast<std::uint64_t*>(value) = 1000 + static_cast<std::uint64_t>(attribute);
+END CALL(cuDeviceGraphMemTrim, (CUdevice)) END
+    CALL(cuGraphDestroyNode, (CUgraphNode node)) FakeGraph* graph = of(node)->graph;
 for (const auto& each : graph->nodes) std::erase(each->dependencies, of(node));
 std::erase_if(graph->nodes, [&](const auto& each) { return each.get() == of(node); });
 END CALL(cuGraphNodeSetParams,

@@ -64,6 +64,7 @@ inline CUcontext ownerOf(CUdeviceptr address) {
   const auto after = state().owners.upper_bound(address);
   return after == state().owners.begin() ? nullptr : std::prev(after)->second;
 }
+CUcontext currentContext();
 // Whether the stream is of the context that is current: work goes on no other.
 bool mayQueue(CUstream stream);
 
