@@ -391,7 +391,11 @@ export class GraphDefinition implements Disposable {
     const { node, given, memory } = reading(at, check)
     const after = this.#after(options, at)
     this.#hierarchy.takes(this.#id, node.kind, at)
-    const id = this.#hierarchy.tried(at, () => this.#hierarchy.native.add(this.#id, after, node))
+    const id = this.#hierarchy.tried(
+      at,
+      () => this.#hierarchy.native.add(this.#id, after, node),
+      () => this.#hierarchy.memory.notUsable(memory, at),
+    )
     this.#hierarchy.ordered ||= awaitsHost(node)
     this.#hierarchy.memory.uses(id, memory)
     return makeNode(this, this.#hierarchy, id, given) as GraphNode<K>

@@ -108,23 +108,20 @@ export class ExecutableGraph implements Disposable {
    */
   launch(lane: Lane): void {
     const number = this.#live('graph.launch')
-    const status = this.#core.native.launchGraph(
-      laneAccess.idFor(lane, this.#core, 'graph.launch'),
-      number,
-      this.#ordered ? 1 : 0,
-    )
-    if (status !== 0) throw this.#failed(status, 'graph.launch', lane)
+    const id = laneAccess.idFor(lane, this.#core, 'graph.launch')
+    const { native } = this.#core
+    const ordered = this.#ordered ? 1 : 0
+    const status = native.launchGraph(id, number, ordered)
+    if (status !== 0) this.#again(status, 'graph.launch', lane, () => native.launchGraph(id, number, ordered))
   }
 
   /** Does on the lane what the first launch would otherwise do before it runs. */
   upload(lane: Lane): void {
     const number = this.#live('graph.upload')
-    const status = this.#core.native.uploadGraph(
-      laneAccess.idFor(lane, this.#core, 'graph.upload'),
-      number,
-      0,
-    )
-    if (status !== 0) throw this.#failed(status, 'graph.upload', lane)
+    const id = laneAccess.idFor(lane, this.#core, 'graph.upload')
+    const { native } = this.#core
+    const status = native.uploadGraph(id, number, 0)
+    if (status !== 0) this.#again(status, 'graph.upload', lane, () => native.uploadGraph(id, number, 0))
   }
 
   /**
@@ -237,10 +234,19 @@ export class ExecutableGraph implements Disposable {
     this.#native.destroy()
   }
 
-  #failed(status: number, at: string, lane: Lane): Error {
+  /**
+   * After a call that has failed: without memory for what its nodes allocate it is made once more, when what
+   * graphs keep that do not run has been given back. Else its error is thrown.
+   */
+  #again(status: number, at: string, lane: Lane, call: () => number): void {
     const subject = `lane ${lane.name}`
-    if (status !== outOfMemory) return this.#core.failed(status, at, subject)
-    return noMemory(at, subject, this.#core.native.describe(status).detail)
+    let last = status
+    if (last === outOfMemory && this.#lifetimes.size > 0) {
+      triedOn(this.#core, at, subject, () => this.#core.native.trimGraphMemory())
+      last = call()
+    }
+    if (last === outOfMemory) throw noMemory(at, subject, this.#core.native.describe(last).detail)
+    if (last !== 0) throw this.#core.failed(last, at, subject)
   }
 
   #nodeFor(node: unknown, at: string): ReturnType<typeof nodeFor> {

@@ -76,6 +76,19 @@ export class GraphMemory {
     return allocation
   }
 
+  /** Why the driver does not take a node that uses this memory, where that is its node that frees it. */
+  notUsable(memory: readonly Block[] = [], at: string): Error | undefined {
+    const isFreed = this.nodesOf(memory).some(node => this.#allocations.get(node)?.freedBy !== undefined)
+    if (!isFreed) return undefined
+    return badUse(
+      at,
+      name,
+      'memory that no node before this one frees',
+      'memory that one may free',
+      'add the node before definition.free(memory)',
+    )
+  }
+
   /** The node uses this memory, and no other. */
   uses(node: number, memory: readonly Block[] = []): void {
     if (memory.length > 0) this.#users.set(node, this.nodesOf(memory))
