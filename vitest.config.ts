@@ -22,7 +22,7 @@ export default defineConfig({
     execArgv: ['--expose-gc'],
     // No test leaves files in the user's cache, nor finds any there.
     env: { BRAID_CACHE: 'off' },
-    testTimeout: 60_000,
+    testTimeout: 180_000,
     projects: [
       // The laws keep nothing outside their test files: files that share a worker share its modules, whose
       // import takes a third of the time otherwise.

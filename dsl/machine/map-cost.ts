@@ -117,8 +117,7 @@ const elementCosts = (spec: MapSpec, isRow: readonly boolean[]): ElementCosts =>
         (rounds || (pairs && isMost) || (what === 'operand' && isNarrow(operands[instruction[1]]!.dtype))),
     )
     takesPairs.push(rounds || (pairs && (isMost || (isRounded(j) && !isResult[j]))))
-    if (what === 'operand')
-      return slots['operand']! + (isIndexed(spec, instruction, true) ? indexSlots : 0)
+    if (what === 'operand') return slots['operand']! + (isIndexed(spec, instruction, true) ? indexSlots : 0)
     if (rounds) return narrow ? 0.5 : 1
     if (what === 'div' && isRow[given[1]!]) return divisionByRow
     // The rounding that follows is the instruction.
