@@ -49,6 +49,8 @@ export class ExecutableGraph implements Disposable {
 
   // What nodes of the graph allocate, as it is here.
   #lifetimes: Lifetimes
+  // Bytes that the first launch takes of the device at least; 0 once it has.
+  #wanted: number
 
   private constructor(place: GraphPlace, native: NativeExecutable, lifetimes: Lifetimes) {
     const own = place?.hierarchy instanceof Hierarchy
@@ -61,6 +63,7 @@ export class ExecutableGraph implements Disposable {
     this.#native = native
     this.#number = native.number
     this.#lifetimes = lifetimes
+    this.#wanted = lifetimes.atOnce
     if (id === 0) hierarchy.launchable(this)
   }
 
@@ -110,9 +113,11 @@ export class ExecutableGraph implements Disposable {
     const number = this.#live('graph.launch')
     const id = laneAccess.idFor(lane, this.#core, 'graph.launch')
     const { native } = this.#core
+    if (this.#wanted > 0) this.#fits('graph.launch', lane)
     const ordered = this.#ordered ? 1 : 0
     const status = native.launchGraph(id, number, ordered)
     if (status !== 0) this.#again(status, 'graph.launch', lane, () => native.launchGraph(id, number, ordered))
+    this.#wanted = 0
   }
 
   /** Does on the lane what the first launch would otherwise do before it runs. */
@@ -120,8 +125,10 @@ export class ExecutableGraph implements Disposable {
     const number = this.#live('graph.upload')
     const id = laneAccess.idFor(lane, this.#core, 'graph.upload')
     const { native } = this.#core
+    if (this.#wanted > 0) this.#fits('graph.upload', lane)
     const status = native.uploadGraph(id, number, 0)
     if (status !== 0) this.#again(status, 'graph.upload', lane, () => native.uploadGraph(id, number, 0))
+    this.#wanted = 0
   }
 
   /**
@@ -232,6 +239,18 @@ export class ExecutableGraph implements Disposable {
     if (this.#number === 0) return
     this.#number = 0
     this.#native.destroy()
+  }
+
+  /**
+   * Throws where the first launch needs more at once than there is. The driver would take what there is, fail,
+   * and not give it back as long as the process lives (CUDA 13.0).
+   */
+  #fits(at: string, lane: Lane): void {
+    const { free } = this.#core.native.memory()
+    const { used, reserved } = this.#core.native.graphMemory()
+    const left = free + reserved - used
+    if (this.#wanted > left)
+      throw noMemory(at, `lane ${lane.name}`, `${this.#wanted} bytes wanted at once, ${left} free`)
   }
 
   /**

@@ -115,7 +115,10 @@ export class GraphMemory {
 }
 
 interface Lifetime {
+  readonly bytes: number
   readonly freedBy: number
+  /** The nodes that come before the allocation. */
+  readonly earlier: ReadonlySet<number>
   /** The nodes that come after the allocation, and those before the free. */
   readonly after: ReadonlySet<number>
   readonly before: ReadonlySet<number>
@@ -130,10 +133,10 @@ export class Lifetimes {
   readonly #lifetimes = new Map<number, Lifetime>()
   readonly #names: ReadonlyMap<number, string>
 
-  constructor(allocations: readonly Omit<Allocation, 'block'>[], { names, edges }: Shape, at: string) {
+  constructor(allocations: readonly Allocation[], { names, edges }: Shape, at: string) {
     this.#names = names
     const [after, before] = [neighbours(edges, 'after'), neighbours(edges, 'before')]
-    for (const { node, freedBy } of allocations) {
+    for (const { node, freedBy, block } of allocations) {
       if (freedBy === undefined)
         throw badUse(
           at,
@@ -142,7 +145,13 @@ export class Lifetimes {
           'memory that none frees',
           'add definition.free(node.memory, { after: [the nodes that use it] }), and copy what shall stay',
         )
-      const life = { freedBy, after: reached(node, after), before: reached(freedBy, before) }
+      const life = {
+        bytes: block.bytes,
+        freedBy,
+        earlier: reached(node, before),
+        after: reached(node, after),
+        before: reached(freedBy, before),
+      }
       this.#lifetimes.set(node, life)
       this.#ordered(freedBy, node, life, at)
     }
@@ -150,6 +159,15 @@ export class Lifetimes {
 
   get size(): number {
     return this.#lifetimes.size
+  }
+
+  /** Bytes that a launch may hold at once, whatever the driver lets share bytes: a part of its peak. */
+  get atOnce(): number {
+    const together: Lifetime[] = []
+    for (const life of [...this.#lifetimes.values()].sort((a, b) => b.bytes - a.bytes))
+      if (together.every(other => !life.earlier.has(other.freedBy) && !other.earlier.has(life.freedBy)))
+        together.push(life)
+    return together.reduce((sum, { bytes }) => sum + bytes, 0)
   }
 
   /** Throws unless the node uses what these nodes allocate while it lives. */
