@@ -63,7 +63,7 @@ const lines = (
   })
   if (result.status !== 0)
     throw new Error(
-      `${[command, ...args].join(' ')} failed: ` + (result.error?.message ?? reasonOf(result.stderr)),
+      `${[command, ...args].join(' ')} failed: ${result.error?.message ?? reasonOf(result.stderr)}`,
     )
   const [about, ...figures] = result.stdout
     .trim()

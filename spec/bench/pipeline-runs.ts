@@ -137,7 +137,7 @@ const pytorch = (
   const args = [scriptOf('pipelines.py'), JSON.stringify({ ...lengths, inFlight, jobs })]
   const result = spawnSync('python3', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
   if (result.status !== 0)
-    throw new Error(`python3 ${args.join(' ')} failed: ` + (result.error?.message ?? reasonOf(result.stderr)))
+    throw new Error(`python3 ${args.join(' ')} failed: ${result.error?.message ?? reasonOf(result.stderr)}`)
   const { torch, jobs: done } = JSON.parse(result.stdout) as {
     torch: string
     jobs: readonly { ways: readonly Way[] }[]

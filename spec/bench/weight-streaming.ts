@@ -150,7 +150,7 @@ const pytorch = (log: (line: string) => void): { rows: Row[]; output: Uint16Arra
       maxBuffer: 1 << 26,
     })
     if (result.status !== 0)
-      throw new Error(`python3 ${script} failed: ` + (result.error?.message ?? reasonOf(result.stderr)))
+      throw new Error(`python3 ${script} failed: ${result.error?.message ?? reasonOf(result.stderr)}`)
     const report = JSON.parse(result.stdout) as { torch: string; device: string; rows: Row[] }
     log(`  PyTorch ${report.torch} on ${report.device}`)
     for (const line of result.stderr.trimEnd().split('\n')) log(line)
