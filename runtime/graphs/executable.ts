@@ -8,6 +8,7 @@ import { DisposedError } from '../errors.js'
 import { copyable, setsOwnConditions } from './conditions.js'
 import type { GraphDefinition } from './definition.js'
 import {
+  definitionOf,
   fitsBody,
   type GraphPlace,
   Hierarchy,
@@ -232,6 +233,15 @@ export class ExecutableGraph implements Disposable {
       () => this.#native.enabled(hierarchy.native, id),
       () => this.#notThere(node, at),
     )
+  }
+
+  /** Graphviz's text of the definition that it was instantiated from, as that is now. */
+  dot(): string {
+    this.#live('graph.dot')
+    const source = this.#source.deref()
+    if (source === undefined)
+      throw new DisposedError('the definition of the graph', 'keep it while graph.dot() is of use')
+    return definitionOf(source, this.#sourceGraph).dot()
   }
 
   /** Launches that are queued still run. */

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import {
   AllocatorError,
   type Device,
+  DisposedError,
   ExecutableGraph,
   GraphBuilder,
   GraphDefinition,
@@ -418,5 +419,9 @@ describe.each(present)('graphs on %s', name => {
     using definition = GraphDefinition.create(device)
     definition.empty({ after: [definition.empty()] })
     expect(definition.dot()).toMatch(/digraph/)
+    using graph = ExecutableGraph.instantiate(definition)
+    expect(graph.dot()).toMatch(/digraph/)
+    definition[Symbol.dispose]()
+    expect(() => graph.dot()).toThrow(DisposedError)
   })
 })
