@@ -117,7 +117,7 @@ export class ExecutableGraph implements Disposable {
     if (this.#wanted > 0) this.#fits('graph.launch', lane)
     const ordered = this.#ordered ? 1 : 0
     const status = native.launchGraph(id, number, ordered)
-    if (status !== 0) this.#again(status, 'graph.launch', lane, () => native.launchGraph(id, number, ordered))
+    if (status !== 0) throw this.#failed(status, 'graph.launch', lane)
     this.#wanted = 0
   }
 
@@ -128,7 +128,7 @@ export class ExecutableGraph implements Disposable {
     const { native } = this.#core
     if (this.#wanted > 0) this.#fits('graph.upload', lane)
     const status = native.uploadGraph(id, number, 0)
-    if (status !== 0) this.#again(status, 'graph.upload', lane, () => native.uploadGraph(id, number, 0))
+    if (status !== 0) throw this.#failed(status, 'graph.upload', lane)
     this.#wanted = 0
   }
 
@@ -252,30 +252,23 @@ export class ExecutableGraph implements Disposable {
   }
 
   /**
-   * Throws where the first launch needs more at once than there is. The driver would take what there is, fail,
-   * and not give it back as long as the process lives (CUDA 13.0).
+   * Before the first launch: gives back what idle graphs keep, where there is less than the graph holds at once,
+   * and throws where that is not enough. The driver would take what there is, fail, and keep it as long as the
+   * process lives (CUDA 13.0). What graphs that run hold may serve this one after them.
    */
   #fits(at: string, lane: Lane): void {
-    const { free } = this.#core.native.memory()
-    const { used, reserved } = this.#core.native.graphMemory()
-    const left = free + reserved - used
-    if (this.#wanted > left)
-      throw noMemory(at, `lane ${lane.name}`, `${this.#wanted} bytes wanted at once, ${left} free`)
+    const { native } = this.#core
+    if (this.#wanted <= native.memory().free) return
+    const subject = `lane ${lane.name}`
+    triedOn(this.#core, at, subject, () => native.trimGraphMemory())
+    const left = native.memory().free + native.graphMemory().reserved
+    if (this.#wanted > left) throw noMemory(at, subject, `${this.#wanted} bytes wanted at once, ${left} free`)
   }
 
-  /**
-   * After a call that has failed: without memory for what its nodes allocate it is made once more, when what
-   * graphs keep that do not run has been given back. Else its error is thrown.
-   */
-  #again(status: number, at: string, lane: Lane, call: () => number): void {
+  #failed(status: number, at: string, lane: Lane): Error {
     const subject = `lane ${lane.name}`
-    let last = status
-    if (last === outOfMemory && this.#lifetimes.size > 0) {
-      triedOn(this.#core, at, subject, () => this.#core.native.trimGraphMemory())
-      last = call()
-    }
-    if (last === outOfMemory) throw noMemory(at, subject, this.#core.native.describe(last).detail)
-    if (last !== 0) throw this.#core.failed(last, at, subject)
+    if (status !== outOfMemory) return this.#core.failed(status, at, subject)
+    return noMemory(at, subject, this.#core.native.describe(status).detail)
   }
 
   #nodeFor(node: unknown, at: string): ReturnType<typeof nodeFor> {

@@ -25,7 +25,7 @@ const repeats = 6
 const sizes = { cached: 1024, length: 1023, vocabulary: 256, width: 768, heads: 12, layers: 12 }
 const small = { cached: 64, length: 63, vocabulary: 256, width: 64, heads: 4, layers: 2 }
 
-/** The same body in two plans: two ticks in flight, and three. */
+/** The same body in two plans: three ticks in flight, and two. */
 const plansOf = ({ graph }: Body): readonly Plan[] =>
   [3, 2].map(inFlight => orThrow(compile(graph as Graph, { inFlight, fuse: true, mode: 'auto' })) as Plan)
 
@@ -155,6 +155,7 @@ export const bench = {
       },
     ]
     log(`on ${name}`)
-    return { rows, ok: true }
+    // On the host a tick is shorter than a turn of JavaScript's loop, so its gap says nothing.
+    return { rows, ok: name === 'host' || figure('gap') <= 2 * figure('tick') }
   },
 }

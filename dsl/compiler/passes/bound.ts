@@ -44,8 +44,8 @@ const countedWork = 2 ** 20
 
 /**
  * Events, and free ranges that are looked at, of one replay of the pool: 2^21, or 128 ticks. Every candidate is
- * replayed, and there are plans of some eighty commands whose ranges recur after 40,000 ticks or more: up to
- * minutes for one compilation. A plan whose steady state is further away is held to one tick's peak.
+ * replayed, and there are plans of some eighty commands whose ranges recur after 40,000 ticks or more: seconds
+ * for one compilation. A plan whose steady state is further away is held to one tick's peak.
  */
 const poolWork = (commands: number): number => Math.max(2 ** 21, 128 * commands)
 

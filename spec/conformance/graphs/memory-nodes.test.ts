@@ -9,7 +9,16 @@ import {
   GraphDefinition,
   type GraphNode,
 } from '../../../runtime/index.js'
-import { anotherDeviceOf, busy, contentOf, KiB, openOn, thrownBy, wordsOf } from '../../fixtures/allocator.js'
+import {
+  anotherDeviceOf,
+  busy,
+  contentOf,
+  deviceOf,
+  KiB,
+  openOn,
+  thrownBy,
+  wordsOf,
+} from '../../fixtures/allocator.js'
 import { axpnOn } from '../../fixtures/device-kernels.js'
 import { edgePlaces, soon, soonCollected } from '../../fixtures/graphs.js'
 import { present } from '../devices.js'
@@ -485,5 +494,22 @@ describe.each(present)('memory nodes on %s', name => {
     graph.launch(lane)
     expect(await contentOf(device, lane, result)).toEqual([2])
     fits.definition[Symbol.dispose]()
+  })
+  it('graphs that do not run at once have more memory together than the device has', async () => {
+    await using device = await deviceOf(name)
+    const lane = device.lane()
+    using result = lane.malloc(KiB)
+    const bytes = Math.floor(device.memory.total * 0.6)
+    for (const word of [3, 4]) {
+      using definition = GraphDefinition.create(device)
+      const made = definition.malloc(bytes)
+      const filled = definition.fill(made.memory.at(0, KiB), word, { bits: 32, after: [made] })
+      const copied = definition.copy(result, made.memory.at(0, KiB), { after: [filled] })
+      definition.free(made.memory, { after: [copied] })
+      // It is not disposed of before the next one: idle, it keeps its bytes.
+      const graph = ExecutableGraph.instantiate(definition)
+      graph.launch(lane)
+      expect(await contentOf(device, lane, result)).toEqual([word])
+    }
   })
 })
