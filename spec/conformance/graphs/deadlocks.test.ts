@@ -8,7 +8,7 @@ import {
   GraphDefinition,
   type Lane,
 } from '../../../runtime/index.js'
-import { deviceOf, KiB, MiB, thrownBy } from '../../fixtures/allocator.js'
+import { contentOf, deviceOf, KiB, MiB, thrownBy } from '../../fixtures/allocator.js'
 import { axpnOn } from '../../fixtures/device-kernels.js'
 import { present } from '../devices.js'
 
@@ -156,6 +156,33 @@ describe.each(present)('calls that would wait for an ordered callback, on %s', n
     closed()
     await device.emptyCache()
     expect([segments(), state.called]).toEqual([0, true])
+  })
+
+  it('a first launch of a graph with memory nodes is served; giving back the memory of graphs is refused', async () => {
+    await using device = await deviceOf(name)
+    const [lane, other] = [device.lane(), device.lane()]
+    using result = device.pinned(KiB, other)
+    const state = pending(device, lane)
+    using definition = GraphDefinition.create(device)
+    const made = definition.malloc(64 * MiB)
+    const part = made.memory.at(0, KiB)
+    const filled = definition.fill(part, 5, { bits: 32, after: [made] })
+    const copied = definition.copy(result, part, { after: [filled] })
+    definition.free(made.memory, { after: [copied] })
+    using graph = ExecutableGraph.instantiate(definition)
+    graph.launch(other)
+    wouldDeadlock(() => device.trimGraphMemory())
+    expect(state.called).toBe(false)
+    await other.synchronize()
+    expect(await contentOf(device, other, result)).toEqual([5])
+    await lane.synchronize()
+    device.trimGraphMemory()
+    // On the callback's own lane too, where it comes after the callback.
+    const again = pending(device, lane)
+    graph.launch(lane)
+    expect(again.called).toBe(false)
+    await lane.synchronize()
+    expect(again.called).toBe(true)
   })
 
   it('what waits on another thread is served: synchronize, close, and what neither waits nor queues', async () => {
