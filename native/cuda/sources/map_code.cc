@@ -126,10 +126,9 @@ const char* intPattern(MapOp op) {
 }
 
 // Where the value is rounded to bf16 at once: the processor's own approximations, whose error is a hundredth
-// to an eighth of a step of bf16.
+// to an eighth of a step of bf16. That of an exponential is a hundredth of a step of f16.
 const char* roundedPattern(MapOp op) {
   switch (op) {
-    case MapOp::exp: return "expNear($a)";
     case MapOp::tanh: return "tanhNear($a)";
     case MapOp::sigmoid: return "sigmoidNear($a)";
     default: return nullptr;
@@ -193,6 +192,19 @@ MapCode::MapCode(const KernelSpec& spec, std::vector<bool> isRow) : spec_(spec),
   for (const MapResult& result : spec.results)
     if (result.dtype != DType::bf16) rounded_[static_cast<std::size_t>(result.value)] = false;
   if (spec.computeInt) return;
+  // Products and quotients keep a relative error, and so do sums of exponentials, which are positive.
+  coarse_.assign(count, true);
+  for (const MapResult& result : spec.results)
+    if (!isNarrow(result.dtype)) coarse_[static_cast<std::size_t>(result.value)] = false;
+  for (std::size_t j = count; j-- > 0;) {
+    const MapOp op = spec.code[j].op;
+    forArguments(spec.code[j], [&](std::size_t argument) {
+      const bool sums = op == MapOp::rowSum || op == MapOp::rowMean;
+      const bool keeps =
+          op == MapOp::mul || op == MapOp::div || (sums && spec.code[argument].op == MapOp::exp);
+      if (!isNarrow(roundsTo(op)) && !(keeps && coarse_[j])) coarse_[argument] = false;
+    });
+  }
   for (const DType type : {DType::bf16, DType::f16}) {
     std::vector<bool>& exact = exact_[type == DType::f16];
     exact.resize(count);
@@ -239,9 +251,18 @@ bool MapCode::takesBoth(std::size_t j, DType type) const {
   return held && all;
 }
 
+bool MapCode::isBelowOne(std::size_t j) const {
+  if (spec_.computeInt || spec_.code[j].op != MapOp::exp) return false;
+  const MapInstruction& below = spec_.code[static_cast<std::size_t>(spec_.code[j].a)];
+  if (below.op != MapOp::sub) return false;
+  const MapInstruction& most = spec_.code[static_cast<std::size_t>(below.b)];
+  return most.op == MapOp::rowMax && most.a == below.a;
+}
+
 const char* MapCode::patternOf(std::size_t j) const {
   const MapOp op = spec_.code[j].op;
   if (spec_.computeInt) return intPattern(op);
+  if (op == MapOp::exp && coarse_[j]) return isBelowOne(j) ? "expBelowOne($a)" : "expNear($a)";
   const char* near = rounded_[j] ? roundedPattern(op) : nullptr;
   return near ? near : floatPattern(op);
 }

@@ -38,6 +38,10 @@ class MapCode {
   std::string pair(std::size_t j, const Name& name) const;
   // bf16 or f16: both elements of this value lie in one word; f32: they are two floats.
   DType heldAs(std::size_t j) const { return held_[j]; }
+  // Whether an error of a few steps of f32 in this value is lost where all that is made of it is rounded.
+  bool isCoarse(std::size_t j) const { return coarse_[j]; }
+  // Whether it is the exponential of how far a number lies below the largest one of its row: 1 at most.
+  bool isBelowOne(std::size_t j) const;
   std::string pairType(std::size_t j) const;
 
  private:
@@ -49,6 +53,7 @@ class MapCode {
   const KernelSpec& spec_;
   std::vector<bool> isRow_;
   std::vector<bool> rounded_;  // by value: all that reads it rounds it to bf16
+  std::vector<bool> coarse_;
   std::vector<DType> held_;
   std::vector<bool> exact_[2];  // by value: it is a value of bf16, of f16
   bool pairs_ = false;

@@ -114,12 +114,18 @@ FN int maxI(int a, int b) { return a > b ? a : b; }
 FN int addI(int a, int b) { return (int)((unsigned)a + (unsigned)b); }
 FN int subI(int a, int b) { return (int)((unsigned)a - (unsigned)b); }
 FN int mulI(int a, int b) { return (int)((unsigned)a * (unsigned)b); }
-// Functions whose value is rounded to bf16 at once: approximations of the GPU's own, from 7.5 on.
+// Functions whose value is rounded to bf16, exp also f16: approximations of the GPU's own, from 7.5 on.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
 FN float tanhNear(float x) { float y; asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 FN float expNear(float x) {
   float y;
   asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
+  return y;
+}
+// Below 2^-126 it is 0.
+FN float expBelowOne(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
   return y;
 }
 FN float sigmoidNear(float x) {
@@ -130,6 +136,7 @@ FN float sigmoidNear(float x) {
 #else
 FN float tanhNear(float x) { return tanhf(x); }
 FN float expNear(float x) { return expf(x); }
+FN float expBelowOne(float x) { return expf(x); }
 FN float sigmoidNear(float x) { return 1.0f / (1.0f + expf(-x)); }
 #endif
 FN double powD(double a, double b) {

@@ -30,6 +30,13 @@ FN float over(float a, Divisor d) {
   const float better = fmaf(fmaf(-d.by, first, a), d.inverse, first);
   return fabsf(first) <= 3.4028234e38f ? better : first;
 }
+// Of a number that is 1 at most.
+FN float part(float a, Divisor d) {
+  const float first = a * d.inverse;
+  return fmaf(fmaf(-d.by, first, a), d.inverse, first);
+}
+// The same, of a number whose error is larger than a step of f32.
+FN float partNear(float a, Divisor d) { return a * d.inverse; }
 )cuda";
 
 class RowWriter {
@@ -156,6 +163,13 @@ class RowWriter {
       if (spec_.code[i].op == MapOp::div && !rows_.isRow[i] && static_cast<std::size_t>(spec_.code[i].b) == j)
         return true;
     return false;
+  }
+
+  // The function that divides in instruction j, by a plain divisor.
+  const char* quotient(std::size_t j) const {
+    const auto of = static_cast<std::size_t>(spec_.code[j].a);
+    if (!code_.isBelowOne(of)) return "over";
+    return code_.isCoarse(of) ? "partNear" : "part";
   }
 
   // The index along a dimension; `from` counts elements, or rows.
@@ -331,9 +345,10 @@ class RowWriter {
     } else if (instruction.op == MapOp::index) {
       text += "(" + std::string(type()) + ")(" + operands_.at() + " + j)";
     } else if (plain_ && instruction.op == MapOp::div && isDivisor(static_cast<std::size_t>(instruction.b))) {
-      const std::string divisor = "d" + number(instruction.b);
-      text += two_ ? "each([&](float a) { return over(a, " + divisor + "); }, " + value(instruction.a) + ")"
-                   : "over(" + value(instruction.a) + ", " + divisor + ")";
+      const std::string divisor = "d" + number(instruction.b), over = quotient(j);
+      text += two_ ? "each([&](float a) { return " + over + "(a, " + divisor + "); }, " +
+                         value(instruction.a) + ")"
+                   : over + "(" + value(instruction.a) + ", " + divisor + ")";
     } else {
       text += two_ ? code_.pair(j, name) : code_.element(j, name);
     }
