@@ -238,6 +238,13 @@ const needsOf = (kernel: KernelSpec): Needs | undefined => {
         writes: [dense(outer * count * inner, dtype)],
       }
     }
+    case 'scatterAdd': {
+      const { outer, length, inner, count, input, output } = kernel
+      return {
+        reads: [dense(outer * count * inner, input), dense(count, 'i32'), dense(count, 'i32')],
+        writes: [dense(outer * length * inner, output)],
+      }
+    }
     case 'append': {
       const { outer, length, inner, count, dtype } = kernel
       const whole = dense(outer * length * inner, dtype)

@@ -57,6 +57,7 @@ const kinds = [
   'reduce',
   'scan',
   'gather',
+  'scatterAdd',
   'append',
   'join',
   'random',
@@ -96,6 +97,16 @@ export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec =>
         count: size('count'),
         dtype: readDType(r, get('dtype'), `${at}.dtype`),
         ...(readFlag(r, get('along'), `${at}.along`) ? { along: true } : {}),
+      }
+    case 'scatterAdd':
+      return {
+        kind,
+        outer: size('outer'),
+        length: size('length'),
+        inner: size('inner'),
+        count: size('count'),
+        input: readDType(r, get('input'), `${at}.input`),
+        output: readDType(r, get('output'), `${at}.output`),
       }
     case 'append':
       return {

@@ -317,6 +317,10 @@ KernelSpec kernelSpec(Napi::Value value, const std::string& field) {
   } else if (kind == "gather") {
     spec.kind = KernelSpec::Kind::gather;
     readGather(spec, object, field);
+  } else if (kind == "scatterAdd") {
+    spec.kind = KernelSpec::Kind::scatterAdd;
+    readScan(spec, object, field);
+    spec.count = integerAt(object.Get("count"), field + ".count", 1, most);
   } else if (kind == "append") {
     spec.kind = KernelSpec::Kind::append;
     readAppend(spec, object, field);
@@ -325,7 +329,7 @@ KernelSpec kernelSpec(Napi::Value value, const std::string& field) {
     readCuda(spec, object, field);
   } else {
     const std::string kinds =
-        "copy, map, matmul, attention, conv, reduce, scan, gather, append, join, random or cuda";
+        "copy, map, matmul, attention, conv, reduce, scan, gather, scatterAdd, append, join, random or cuda";
     throw Napi::TypeError::New(value.Env(), field + ".kind must be " + kinds + ", not " + kind.substr(0, 40));
   }
   return spec;

@@ -332,7 +332,7 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
     case KernelSpec::Kind::reduce: {
       KernelSource source;
       if (spec.how >= ReduceHow::argmax)
-        chooseSource(spec, &source);
+        chooseSource(spec, multiprocessors().sharedBytes, &source);
       else
         mapSource(reductionAsMap(spec), multiprocessors(), &source);
       return prepareSource(source, 1, "reduce", kernel);
@@ -356,6 +356,11 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
       KernelSource source;
       gatherSource(spec, &source);
       return prepareSource(source, 2, "gather", kernel);
+    }
+    case KernelSpec::Kind::scatterAdd: {
+      KernelSource source;
+      scatterAddSource(spec, &source);
+      return prepareSource(source, 3, "scatterAdd", kernel);
     }
     case KernelSpec::Kind::append: {
       KernelSource source;

@@ -205,6 +205,7 @@ struct KernelSpec {
     reduce,
     scan,
     gather,
+    scatterAdd,
     append,
     join,
     random,
@@ -253,7 +254,7 @@ struct KernelSpec {
 
   // reduce: how many positions argmax and argmin write. gather, with outer, length and inner as above and the
   // element type `input`: how many indices, and whether each element has its own.
-  // append, likewise: how many rows.
+  // append and scatterAdd, likewise: how many rows. scatterAdd has the element types `input` and `output`.
   std::int64_t count = 1;
   bool along = false;
 

@@ -106,6 +106,11 @@ Extents extentsOf(const KernelSpec& spec) {
                        bytesOf(spec.along ? spec.outer * spec.count * spec.inner : spec.count, DType::i32)};
       extents.writes = {bytesOf(spec.outer * spec.count * spec.inner, spec.input)};
       break;
+    case KernelSpec::Kind::scatterAdd:
+      extents.reads = {bytesOf(spec.outer * spec.count * spec.inner, spec.input),
+                       bytesOf(spec.count, DType::i32), bytesOf(spec.count, DType::i32)};
+      extents.writes = {bytesOf(spec.outer * spec.length * spec.inner, spec.output)};
+      break;
     case KernelSpec::Kind::append: {
       const std::size_t whole = bytesOf(spec.outer * spec.length * spec.inner, spec.input);
       extents.reads = {whole, bytesOf(spec.outer * spec.count * spec.inner, spec.input),

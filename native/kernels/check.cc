@@ -288,6 +288,17 @@ Problem checkGather(const KernelSpec& spec) {
   return checkCounts(spec, 2, 1);
 }
 
+Problem checkScatterAdd(const KernelSpec& spec) {
+  std::int64_t ignored = 0;
+  if (!product({spec.outer, spec.length, spec.inner}, &ignored) ||
+      !product({spec.outer, spec.count, spec.inner}, &ignored))
+    return "scatterAdd: outer, length, inner and count must be positive, and not too many elements";
+  if (elementBytes(spec.input) == 0 || elementBytes(spec.output) == 0)
+    return "scatterAdd: unknown element type";
+  if (spec.count > INT32_MAX) return "scatterAdd: i32 cannot hold the place of a row";
+  return checkCounts(spec, 3, 1);
+}
+
 Problem checkAppend(const KernelSpec& spec) {
   std::int64_t ignored = 0;
   if (!product({spec.outer, spec.length, spec.inner}, &ignored) ||
@@ -325,6 +336,7 @@ std::optional<std::string> checkKernel(const KernelSpec& spec) {
     case KernelSpec::Kind::reduce: return checkReduce(spec);
     case KernelSpec::Kind::scan: return checkScan(spec);
     case KernelSpec::Kind::gather: return checkGather(spec);
+    case KernelSpec::Kind::scatterAdd: return checkScatterAdd(spec);
     case KernelSpec::Kind::append: return checkAppend(spec);
     case KernelSpec::Kind::join: return checkJoin(spec);
     case KernelSpec::Kind::random: return checkRandom(spec);

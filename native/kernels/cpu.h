@@ -87,6 +87,7 @@ CpuKernelResult makeCpuConv(const KernelSpec& spec);
 CpuKernelResult makeCpuChoose(const KernelSpec& spec);
 CpuKernelResult makeCpuScan(const KernelSpec& spec);
 CpuKernelResult makeCpuGather(const KernelSpec& spec);
+CpuKernelResult makeCpuScatterAdd(const KernelSpec& spec);
 CpuKernelResult makeCpuAppend(const KernelSpec& spec);
 CpuKernelResult makeCpuJoin(const KernelSpec& spec);
 CpuKernelResult makeCpuRandom(const KernelSpec& spec);

@@ -79,6 +79,7 @@ Status prepareCpu(CpuKernelResult* kernel, const KernelSpec& spec, HostCallback 
       break;
     case KernelSpec::Kind::scan: *kernel = makeCpuScan(spec); break;
     case KernelSpec::Kind::gather: *kernel = makeCpuGather(spec); break;
+    case KernelSpec::Kind::scatterAdd: *kernel = makeCpuScatterAdd(spec); break;
     case KernelSpec::Kind::append: *kernel = makeCpuAppend(spec); break;
     case KernelSpec::Kind::join: *kernel = makeCpuJoin(spec); break;
     case KernelSpec::Kind::random: *kernel = makeCpuRandom(spec); break;

@@ -67,6 +67,7 @@ import {
   rope,
   rsqrt,
   scan,
+  scatterAdd,
   sigmoid,
   silu,
   sin,
@@ -317,6 +318,20 @@ const cases: readonly Case[] = [
     given: { x: [f32, [0, 4]], at: [i32, [2]] },
     make: ({ x, at }) => at.pipe(embedding(x)),
     wanted: of(8, 0),
+  },
+  {
+    name: 'scatterAdd of no rows',
+    given: { x: [f32, [0, 4]], at: [i32, [0]] },
+    make: ({ x, at }) => x.pipe(scatterAdd(at, { axis: 0, size: 3 })),
+    wanted: of(12, 0),
+  },
+  {
+    name: 'scatterAdd of rows without elements, and to no rows',
+    given: { x: [f32, [2, 0]], y: [f32, [2]], at: [i32, [2]] },
+    make: ({ x, y, at }) => ({
+      a: x.pipe(scatterAdd(at, { axis: 0, size: 3 })),
+      b: y.pipe(scatterAdd(at, { axis: 0, size: 0 })),
+    }),
   },
   {
     name: 'takeAlong an empty axis',

@@ -59,6 +59,7 @@ import {
   rmsNorm,
   rope,
   scan,
+  scatterAdd,
   slice,
   softmax,
   split,
@@ -565,6 +566,12 @@ graph({ a: tensor('f32', ['n', 4, 6]), h: tensor('f16', [6]), i: tensor('i32', [
   same<typeof looked, F32<readonly [6, 6]>>(true)
   // @ts-expect-error indices are whole numbers
   w.pipe(gather(x, { axis: 0 }))
+  const added = rows.pipe(scatterAdd(best, { axis: 0, size: 4 }))
+  same<typeof added, F32<readonly [4, 6]>>(true)
+  const counted = whole.pipe(scatterAdd(whole, { axis: -1, size: 9 }))
+  same<typeof counted, Flow<'device', Tensor<'i32', readonly [9]>>>(true)
+  // @ts-expect-error indices are whole numbers
+  rows.pipe(scatterAdd(x, { axis: 0, size: 4 }))
   // @ts-expect-error indices are whole numbers
   x.pipe(embedding(w))
   const place = whole.pipe(slice(0, 0, 1), slice(1, 0, 1), reshape([1]))

@@ -22,7 +22,8 @@ import type { Device, Resized, Shape } from './types.js'
 
 interface TopAttrs {
   readonly axis: number
-  readonly k: number
+  /** Absent: all positions, as `scatterAdd` has them. */
+  readonly k?: number
   readonly largest: boolean
 }
 
@@ -33,11 +34,11 @@ const infer = ([x]: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError
   const size = x!.shape[axis]
   const beyond = beyondPositions(axis, x!)
   if (beyond !== undefined) return E.left(beyond)
-  return typeof size === 'number' && k > size
+  return typeof size === 'number' && k !== undefined && k > size
     ? E.left(
         badAttribute(`k: at most ${size}, the size of axis ${axis} of ${showSpec(x!)}`, `${k}`, 'take fewer'),
       )
-    : E.right({ dtype: 'i32', shape: x!.shape.map((own, d) => (d === axis ? k : own)) })
+    : E.right({ dtype: 'i32', shape: x!.shape.map((own, d) => (d === axis ? (k ?? own) : own)) })
 }
 
 const spec = (x: BoundSpec, attrs: Attrs): ReduceSpec => {
@@ -50,9 +51,12 @@ const spec = (x: BoundSpec, attrs: Attrs): ReduceSpec => {
     inner: elements(x.shape.slice(axis + 1)),
     input: x.dtype,
     output: 'i32',
-    count: k,
+    count: k ?? x.shape[axis]!,
   }
 }
+
+/** Comparisons of an element, at most: of many positions an element is compared as sorting asks for. */
+const mostTurns = 64
 
 /** The positions of the k best elements along an axis, best first. */
 export const topKOperator: Operator = {
@@ -61,7 +65,7 @@ export const topKOperator: Operator = {
   lower: ([x], output, attrs) => ({
     as: 'run',
     kernel: spec(x!, attrs),
-    flops: elements(x!.shape) * attrsFrom(attrs).k,
+    flops: elements(x!.shape) * Math.min(mostTurns, spec(x!, attrs).count ?? 1),
     movedBytes: tensorBytes(x!) + tensorBytes(output),
     workspace: 0,
   }),

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "cuda/sources/cluster.h"
+#include "cuda/sources/map_code.h"
 #include "cuda/sources/prelude.h"
 #include "cuda/sources/source.h"
 #include "cuda/sources/tensor_cores.h"
@@ -465,10 +466,6 @@ extern "C" __global__ void __launch_bounds__(128) braid_attention_wide(PARAMETER
     }
 }
 )cuda";
-
-std::string constant(const char* type, const char* name, std::int64_t value) {
-  return "constexpr " + std::string(type) + " " + name + " = " + std::to_string(value) + ";\n";
-}
 
 std::string hexFloat(double value) {
   char text[64];

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "cuda/sources/map_code.h"
 #include "cuda/sources/prelude.h"
 #include "cuda/sources/source.h"
 #include "cuda/sources/tensor_cores.h"
@@ -318,10 +319,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) braid_conv_wide(const T* x
 }
 )cuda";
 
-std::string constant(const char* type, const std::string& name, std::int64_t value) {
-  return "constexpr " + std::string(type) + " " + name + " = " + std::to_string(value) + ";\n";
-}
-
 // Whether 32 bits hold every place, term and offset, with some of a tile beyond the last one.
 bool isSmall(const KernelSpec& spec) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max() / 2;
@@ -443,9 +440,9 @@ void convSource(const KernelSpec& spec, int architecture, int multiprocessors, K
     const std::int64_t blocks =
         (one.groups + groups - 1) / groups * ((spec.batch * one.outputs() + places - 1) / places);
     const std::int64_t products = one.channels * one.filters * made.together * one.taps();
-    text += conv::constant("int", "LANES", made.lanes) + conv::constant("int", "TOGETHER", made.together) +
-            conv::constant("int", "EACH", conv::kEach) +
-            conv::constant("int", "UNROLL", products <= conv::kMostUnrolled ? one.taps() : 1) +
+    text += constant("int", "LANES", made.lanes) + constant("int", "TOGETHER", made.together) +
+            constant("int", "EACH", conv::kEach) +
+            constant("int", "UNROLL", products <= conv::kMostUnrolled ? one.taps() : 1) +
             conv::kGrouped;
     source->plain = {"braid_conv", blocks * 256, 256, false};
     if (one.channelsLast && conv::isPowerOfTwo(one.channels) && conv::isPowerOfTwo(one.filters)) {
@@ -458,12 +455,12 @@ void convSource(const KernelSpec& spec, int architecture, int multiprocessors, K
       source->alignments = {pack(one.channels), 1, pack(one.filters)};
     }
   } else if (one.filters <= conv::kFewFilters) {
-    text += conv::constant("int", "UNROLL", one.taps() <= 64 ? one.taps() : 1) + conv::kDirect;
+    text += constant("int", "UNROLL", one.taps() <= 64 ? one.taps() : 1) + conv::kDirect;
     source->plain = {"braid_conv", (results + 255) / 256 * 256, 256, false};
   } else if (spec.input != DType::f32 && architecture >= 80) {
     const conv::Tile tile = conv::tileOf(spec, multiprocessors);
-    text += conv::constant("int", "BLOCK_F", tile.filters) + conv::constant("int", "BLOCK_P", tile.places) +
-            conv::constant("int", "TILES_F", tile.tilesF) + conv::constant("int", "TILES_P", tile.tilesP);
+    text += constant("int", "BLOCK_F", tile.filters) + constant("int", "BLOCK_P", tile.places) +
+            constant("int", "TILES_F", tile.tilesF) + constant("int", "TILES_P", tile.tilesP);
     text += tensorCoresText(spec.input) + conv::kTensor;
     const auto block = static_cast<unsigned>(tile.threads());
     const std::int64_t threads = tile.blocks(spec) * block;

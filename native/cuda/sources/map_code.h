@@ -11,6 +11,10 @@ namespace braid::cuda {
 
 inline std::string number(std::int64_t value) { return std::to_string(value); }
 
+inline std::string constant(const char* type, const std::string& name, std::int64_t value) {
+  return "constexpr " + std::string(type) + " " + name + " = " + number(value) + ";\n";
+}
+
 inline std::int64_t powerOfTwoAtLeast(std::int64_t value) {
   std::int64_t power = 1;
   while (power < value) power *= 2;

@@ -60,12 +60,15 @@ bool isFewQueries(const KernelSpec& spec);
 // alone.
 void convSource(const KernelSpec& spec, int architecture, int multiprocessors, KernelSource* source);
 // The positions of the largest or smallest elements along the middle of outer × length × inner, best first.
-void chooseSource(const KernelSpec& spec, KernelSource* source);
+void chooseSource(const KernelSpec& spec, std::size_t sharedBytes, KernelSource* source);
 // Sums of the elements up to each place along the middle of outer × length × inner. The order of additions
 // depends on the sizes alone.
 void scanSource(const KernelSpec& spec, KernelSource* source);
 // Rows of a table by their indices, or elements by an index each; zeros for an index outside of it.
 void gatherSource(const KernelSpec& spec, KernelSource* source);
+// The sums of the rows of each index, from their places in the order of the indices. Sums in f64, in an order
+// that depends on the indices and sizes alone.
+void scatterAddSource(const KernelSpec& spec, KernelSource* source);
 // Rows written at a position along the middle of outer × length × inner, in the memory of the first pointer,
 // which the last one is too.
 void appendSource(const KernelSpec& spec, KernelSource* source);

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <numeric>
 #include <thread>
 
 #include "test/cuda/specs.h"
@@ -237,7 +239,30 @@ TEST_F(CudaDevice, SortsScansJoinsAndTakesAlong) {
                                 : wholeBytes(random, type, elements * elementBytes(type));
       expectEqual(spec, {small}, {Bytes(elements * 4, 0xcd)}, {spec.output}, whole ? 0 : 1e-4, "scan" + what);
       if (HasFatalFailure()) return;
+      // As many positions as there are elements, and the rows that have them added to where these say.
+      spec.kind = KernelSpec::Kind::reduce;
+      spec.output = DType::i32, spec.how = ReduceHow::argmin, spec.count = length;
+      Bytes all(elements * 4, 0xcd);
+      expectEqual(spec, {x}, {all}, {DType::i32}, 0, "all positions" + what);
+      if (HasFatalFailure()) return;
+      std::vector<std::int32_t> keys(static_cast<std::size_t>(length)), order(keys.size());
+      for (auto& key : keys) key = static_cast<std::int32_t>(random.below(13)) - 1;
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](std::int32_t p, std::int32_t q) {
+        return keys[static_cast<std::size_t>(p)] < keys[static_cast<std::size_t>(q)];
+      });
+      const auto bytesOf = [](const std::vector<std::int32_t>& words) {
+        Bytes bytes(words.size() * 4);
+        std::memcpy(bytes.data(), words.data(), bytes.size());
+        return bytes;
+      };
+      spec.kind = KernelSpec::Kind::scatterAdd;
+      spec.length = 11, spec.output = whole ? DType::i32 : DType::f32, spec.readCount = 3;
+      const Bytes sums(static_cast<std::size_t>(outer * spec.length * inner) * 4, 0xcd);
+      expectEqual(spec, {small, bytesOf(keys), bytesOf(order)}, {sums}, {spec.output}, 0, "scatterAdd" + what);
+      if (HasFatalFailure()) return;
       spec.kind = KernelSpec::Kind::append;
+      spec.length = length, spec.output = DType::i32;
       spec.count = std::min<std::int64_t>(length, 3), spec.readCount = 3;
       for (const std::int32_t at : {-1, 0, static_cast<std::int32_t>(length) - 1}) {
         Bytes position(4);

@@ -37,6 +37,7 @@ inline constexpr const char* kShim = R"(
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
+#define LAUNCHED_SHARED(name) alignas(16) static thread_local unsigned char name[228 << 10]
 static thread_local struct { unsigned x; } blockIdx, threadIdx;
 static float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 static unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
@@ -60,11 +61,11 @@ static thread_local Barrier blockBarrier, warpBarriers[8];
 static void __syncthreads() { blockBarrier.wait(); }
 static unsigned atomicAdd(unsigned* to, unsigned more) { return (*to += more) - more; }
 static Barrier& warp() { return warpBarriers[threadIdx.x / 32]; }
-static float __shfl_xor_sync(unsigned, float value, int step) {
-  static thread_local float slots[256];
+template <class T> T __shfl_xor_sync(unsigned, T value, int step) {
+  static thread_local T slots[256];
   slots[threadIdx.x] = value;
   warp().wait();
-  const float other = slots[threadIdx.x ^ step];
+  const T other = slots[threadIdx.x ^ step];
   warp().wait();
   return other;
 }
@@ -243,7 +244,8 @@ class Emulation {
     for (const cuda::KernelSource::Variant& variant : {source.plain, source.vector}) {
       if (!*variant.entry) continue;
       const std::string entry = variant.entry;
-      text_ += "static void run_" + entry + "(char** p) { " + entry + "(" + arguments + "0); }\n";
+      text_ += "static void run_" + entry + "(char** p) { " + entry + "(" + arguments +
+               std::to_string(source.count) + "); }\n";
       main_ += "    std::vector<char> " + entry + "(" + std::to_string(bytes) +
                " + 64);\n    p.push_back(aligned(" + entry + "));\n";
       if (more > 0)
@@ -256,7 +258,7 @@ class Emulation {
                  std::to_string(source.byteOffsets[r]) + ";\n    p.push_back(p[" + which + "]);\n";
       }
       main_ += "    launch(" + name + "::run_" + entry + ", p.data(), " +
-               std::to_string(variant.threads / variant.block) + ", " + std::to_string(variant.block) + ", " +
+               std::to_string((variant.threads + variant.block - 1) / variant.block) + ", " + std::to_string(variant.block) + ", " +
                name + "::clusterSize);\n    toFile(\"" + pathOf(name, entry) + "\", aligned(" + entry +
                "), " + std::to_string(bytes) + ");\n";
       if (more > 0)

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
 #include "kernels/cpu.h"
 #include "kernels/map_rows.h"
 #include "test/cuda/emulated.h"
@@ -108,11 +112,78 @@ TEST(CudaReduceSource, CountsLongColumnsIn64Bits) {
   EXPECT_NE(source.text.find("((Index)blockIdx.x"), std::string::npos);
 }
 
+TEST(CudaScatterAddSource, AddsWhatTheHostAdds) {
+  Emulation emulation("scatter-add");
+  Random random{20261127};
+  struct Case {
+    KernelSpec spec;
+    KernelSource source;
+    std::vector<std::vector<std::uint8_t>> reads;
+    std::vector<std::uint8_t> wanted;
+  };
+  std::vector<Case> cases;
+  for (const auto& [outer, length, inner, count] :
+       {std::tuple{1, 7, 1, 300}, {2, 5, 40, 30}, {3, 9, 129, 4}, {1, 40, 6, 90}})
+    for (const DType type : {DType::u8, DType::i32, DType::f16, DType::bf16, DType::f32}) {
+      Case& one = cases.emplace_back();
+      KernelSpec& spec = one.spec;
+      spec.kind = KernelSpec::Kind::scatterAdd;
+      spec.outer = outer, spec.length = length, spec.inner = inner, spec.count = count;
+      spec.input = type, spec.output = type == DType::u8 ? DType::i32 : type;
+      KernelSpec rows = spec;
+      rows.length = count;
+      std::vector<std::int32_t> keys(static_cast<std::size_t>(count)), order(keys.size());
+      for (auto& key : keys) key = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(length) + 2)) - 1;
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](std::int32_t p, std::int32_t q) {
+        return keys[static_cast<std::size_t>(p)] < keys[static_cast<std::size_t>(q)];
+      });
+      // A place that is none.
+      order.back() = count;
+      const auto bytesOf = [](const std::vector<std::int32_t>& words) {
+        std::vector<std::uint8_t> bytes(words.size() * 4);
+        std::memcpy(bytes.data(), words.data(), bytes.size());
+        return bytes;
+      };
+      one.reads = {valuesOf(random, rows, false), bytesOf(keys), bytesOf(order)};
+      scatterAddSource(spec, &one.source);
+      std::string detail;
+      CpuKernelResult kernel;
+      ASSERT_EQ(prepareCpu(&kernel, spec, {}, &detail), Status::ok) << detail;
+      one.wanted.resize(static_cast<std::size_t>(outer * length * inner) * elementBytes(spec.output));
+      const auto address = [](std::vector<std::uint8_t>& bytes) {
+        return reinterpret_cast<DeviceAddress>(bytes.data());
+      };
+      const DeviceAddress addresses[] = {address(one.reads[0]), address(one.reads[1]), address(one.reads[2]),
+                                         address(one.wanted)};
+      Scratch scratch;
+      ASSERT_TRUE(kernel->run(addresses, scratch, Part::all));
+      const std::string rowType = std::string("const ") + cudaTypeName(type);
+      emulation.add("k" + std::to_string(cases.size()), one.source,
+                    {rowType.c_str(), "const int", "const int", cudaTypeName(spec.output)}, one.reads, one.wanted.size());
+    }
+  ASSERT_TRUE(emulation.run());
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Case& one = cases[i];
+    const auto found =
+        emulation.result("k" + std::to_string(i + 1), one.source.plain.entry, one.wanted.size());
+    EXPECT_EQ(firstDifference(found, one.wanted, one.spec.output), -1) << "case " << i;
+  }
+}
+
 TEST(CudaChooseSource, SelectsManyPositionsAsTheHostSortsThem) {
   std::vector<KernelSpec> specs;
   std::vector<KernelSource> sources;
-  for (const auto& [outer, length, inner, count] :
-       {std::tuple{2, 1500, 1, 50}, {1, 9000, 1, 4}, {1, 1100, 3, 1000}, {3, 1025, 1, 1024}, {1, 2000, 2, 7}})
+  // Of a selection, of a line that is sorted whole, and turn after turn where the memory holds no more.
+  for (const auto& [outer, length, inner, count, memory] : {std::tuple{2, 1500, 1, 50, 228 << 10},
+                                                            {1, 9000, 1, 4, 228 << 10},
+                                                            {1, 1100, 3, 1000, 228 << 10},
+                                                            {3, 1025, 1, 1024, 48 << 10},
+                                                            {1, 2000, 2, 7, 48 << 10},
+                                                            {3, 60, 5, 60, 48 << 10},
+                                                            {1, 9001, 1, 9001, 228 << 10},
+                                                            {1, 7000, 2, 2100, 10 << 10},
+                                                            {2, 1300, 1, 1300, 4 << 10}})
     for (const DType type : {DType::u8, DType::i32, DType::f16, DType::bf16, DType::f32})
       for (const ReduceHow how : {ReduceHow::argmax, ReduceHow::argmin}) {
         KernelSpec& spec = specs.emplace_back();
@@ -120,7 +191,7 @@ TEST(CudaChooseSource, SelectsManyPositionsAsTheHostSortsThem) {
         spec.how = how;
         spec.outer = outer, spec.length = length, spec.inner = inner, spec.count = count;
         spec.input = type, spec.output = DType::i32;
-        chooseSource(spec, &sources.emplace_back());
+        chooseSource(spec, static_cast<std::size_t>(memory), &sources.emplace_back());
         EXPECT_NE(sources.back().text.find("atomicAdd"), std::string::npos);
       }
   expectHosts("choose", specs, sources, true);

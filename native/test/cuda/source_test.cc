@@ -395,13 +395,16 @@ void eachSource(const See& see) {
       spec.outer = 3, spec.length = 70, spec.inner = inner;
       spec.input = type, spec.output = DType::i32;
       source = {};
-      chooseSource(spec, &source);
+      chooseSource(spec, 48 << 10, &source);
       sees(source.text, "argmax");
       spec.kind = KernelSpec::Kind::gather;
       spec.count = 9;
       source = {};
       gatherSource(spec, &source);
       sees(source.text, "gather");
+      source = {};
+      scatterAddSource(spec, &source);
+      sees(source.text, "scatterAdd");
       source = {};
       appendSource(spec, &source);
       sees(source.text, "append");
@@ -411,7 +414,7 @@ void eachSource(const See& see) {
       sees(source.text, "gather along");
       spec.kind = KernelSpec::Kind::reduce;
       source = {};
-      chooseSource(spec, &source);
+      chooseSource(spec, 48 << 10, &source);
       sees(source.text, "argmax of several");
       spec.kind = KernelSpec::Kind::scan;
       for (const std::int64_t length : {70, 7000}) {

@@ -780,6 +780,52 @@ TEST(HostGather, AnIndexForEachElementTakesItAlongItsOwnLine) {
     }
 }
 
+TEST(HostScatterAdd, AddsTheRowsOfEachIndex) {
+  Random random{19};
+  for (const auto& [outer, length, inner, count] :
+       {std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>{1, 1, 1, 1},
+        {3, 5, 7, 20},
+        {1, 40, 600, 9},
+        {2, 4, 1, 300}})
+    for (const DType type : kTypes) {
+      const auto driver = host();
+      const bool whole = type == DType::u8 || type == DType::i32;
+      KernelSpec spec;
+      spec.kind = KernelSpec::Kind::scatterAdd;
+      spec.outer = outer, spec.length = length, spec.inner = inner, spec.count = count;
+      spec.input = type, spec.output = whole ? DType::i32 : DType::f32;
+      std::vector<std::int32_t> indices(static_cast<std::size_t>(count)), order(indices.size());
+      for (auto& index : indices) index = static_cast<std::int32_t>(random.below(length + 2)) - 1;
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](std::int32_t p, std::int32_t q) {
+        return indices[static_cast<std::size_t>(p)] < indices[static_cast<std::size_t>(q)];
+      });
+      const DeviceAddress x = randomMemory(*driver, type, outer * count * inner, random),
+                          keys = upload(*driver, indices), places = upload(*driver, order),
+                          y = randomMemory(*driver, spec.output, outer * length * inner, random);
+      ASSERT_EQ(launch(*driver, spec, {x, keys, places}, {y}), Status::ok) << driver->lastDetail();
+      for (std::int64_t e = 0; e < outer * length * inner; ++e) {
+        const std::int64_t o = e / (length * inner), key = e / inner % length;
+        double total = 0;
+        std::uint32_t wrapped = 0;
+        for (std::int64_t j = 0; j < count; ++j) {
+          if (indices[static_cast<std::size_t>(j)] != key) continue;
+          const std::int64_t at = (o * count + j) * inner + e % inner;
+          total += static_cast<double>(widen(x, type, at));
+          if (whole) wrapped += bitsAt(x, type, at);
+        }
+        if (whole)
+          ASSERT_EQ(bitsAt(y, DType::i32, e), wrapped);
+        else
+          ASSERT_EQ(widen(y, DType::f32, e), static_cast<float>(total));
+      }
+      // Places that are none are passed over, and nothing outside of the rows is read.
+      order.assign(order.size(), INT32_MAX), order[0] = -1;
+      ASSERT_EQ(launch(*driver, spec, {x, keys, upload(*driver, order)}, {y}), Status::ok);
+      ASSERT_EQ(bitsAt(y, spec.output, 0), 0u);
+    }
+}
+
 TEST(HostRandom, YieldsTheWordsOfPhilox) {
   // The known answer of Random123 for a key and a counter of zeros.
   const auto driver = host();

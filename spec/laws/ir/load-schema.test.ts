@@ -24,6 +24,7 @@ import {
   pad,
   param,
   reshape,
+  scatterAdd,
   slice,
   state,
   sum,
@@ -94,6 +95,7 @@ const kinds = orThrow(
         ),
         z: at.pipe(gather(indices, { axis: 0 }), argmax({ axis: 1 }), download()),
         c: heads.pipe(conv(heads.pipe(reshape([2, 3, 2])), { stride: 2, padding: 1 }), download()),
+        s: at.pipe(scatterAdd(at.pipe(argmax({ axis: 1 })), { axis: 0, size: 5 }), download()),
         l: heads.pipe(conv(heads.pipe(reshape([1, 3, 4])), { channels: 'last' }), download()),
         a: heads.pipe(attention(heads, heads, { causal: true, mask, length }), download()),
       }

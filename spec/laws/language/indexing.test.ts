@@ -278,6 +278,97 @@ describe('append', () => {
   })
 })
 
+describe('scatterAdd', () => {
+  it('adds the rows of each index, as the gradient of gather does', async () => {
+    const given = fc.record({
+      lead: fc.array(size, { maxLength: 2 }),
+      places: fc.array(fc.nat(5), { maxLength: 2 }),
+      row: fc.array(size, { maxLength: 2 }),
+      dtype: types,
+      count: fc.integer({ min: 0, max: 5 }),
+      seed: fc.nat(20),
+    })
+    await fc.assert(
+      fc.asyncProperty(given, async ({ lead, places, row, dtype, count, seed }) => {
+        if (lead.length + places.length + row.length === 0) return
+        const odd = [-1, 2 ** 31 - 1, -(2 ** 31), count]
+        const indices = typed(
+          'i32',
+          places,
+          ...Array.from({ length: elements(places) }, (_, i) =>
+            (i + seed) % 3 === 0 ? odd[(i + seed) % 4]! : (i * seed) % 5,
+          ),
+        )
+        const axis = lead.length
+        if (axis === lead.length + places.length + row.length) return
+        const x = counting(dtype, [...lead, ...places, ...row])
+        const got = await compute([x, indices], (a, i) => a.pipe(braid.scatterAdd(i, { axis, size: count })))
+        expect([got.dtype, got.shape]).toEqual([dtype === 'u8' ? 'i32' : dtype, [...lead, count, ...row]])
+        const wanted = Array(elements(got.shape as Shape)).fill(0)
+        x.values.forEach((value, flat) => {
+          const index = indexOf(x.shape, flat)
+          const at = indices.values[flatOf(places, index.slice(axis, axis + places.length))]!
+          const to = [...index.slice(0, axis), at, ...index.slice(axis + places.length)]
+          if (at >= 0 && at < count) wanted[flatOf(got.shape as Shape, to)] += value
+        })
+        expect(got.values).toEqual(wanted)
+      }),
+      { numRuns: runs(80) },
+    )
+  })
+
+  it('takes axes whose size is a symbol', () => {
+    const made = braid.graph(
+      { x: braid.tensor('f32', ['n', 3]), at: braid.tensor('i32', ['n']) },
+      ({ x, at }) => ({
+        y: x.pipe(
+          braid.upload(),
+          braid.scatterAdd(at.pipe(braid.upload()), { axis: 0, size: 4 }),
+          braid.download(),
+        ),
+      }),
+    )
+    const plan = braid.orThrow(braid.compile(made, { dims: { n: 6 } }))
+    const kernels = plan.nodes.map(({ kernel }) => kernel?.kind)
+    expect(kernels).toContain('scatterAdd')
+    expect(braid.parsePlan(braid.toJSON(plan))).toMatchObject({ right: { nodes: plan.nodes } })
+  })
+
+  it('refuses what does not fit', () => {
+    const [x, i] = [f32([4, 3]), typed('i32', [4])]
+    const tags = (given: Given[], options: unknown) =>
+      problemsOf(given, (a, b) => a.pipe(braid.scatterAdd(b, options as never)))
+    for (const options of [
+      undefined,
+      {},
+      { axis: 0 },
+      { size: 3 },
+      { axis: 2, size: 3 },
+      { axis: 0, size: 1.5 },
+      { axis: 0, size: -1 },
+      { axis: 0, size: 2 ** 31 },
+      { axis: 0, size: 3, sizes: 4 },
+    ])
+      expect(tags([x, i], options)).toEqual(['BadAttribute'])
+    const fits = { axis: 0, size: 3 }
+    expect(tags([x, f32([4])], fits)).toEqual(['DTypeMismatch'])
+    expect(tags([x, typed('i32', [3])], fits)).toEqual(['ShapeMismatch'])
+    expect(tags([x, typed('i32', [4, 3, 1])], fits)).toEqual(['ShapeMismatch'])
+    expect(problemsOf([x], a => a.pipe(braid.scatterAdd(3 as never, fits)))).toContain('NotAFlow')
+    const symbols = braid.graph(
+      { x: braid.tensor('f32', ['n', 3]), at: braid.tensor('i32', ['n', 3]) },
+      ({ x, at }) => ({
+        y: x.pipe(
+          braid.upload(),
+          braid.scatterAdd(at.pipe(braid.upload()), { axis: 0, size: 4 }),
+          braid.download(),
+        ),
+      }),
+    )
+    expect(braid.irOf(symbols).problems.map(({ _tag }) => _tag)).toContain('ShapeMismatch')
+  })
+})
+
 describe('gather and embedding', () => {
   it('take rows by index, and zeros for an index that is not there', async () => {
     const given = withAxis.chain(one =>
