@@ -1,0 +1,12 @@
+// For the command line: `npx braid run examples/train/program.ts --device host --ticks 20 --check`.
+import { program } from 'braid-gpu'
+import { pulled } from 'braid-gpu/runtime'
+import { training } from './network.js'
+import { batches, sample } from './text.js'
+
+const text = new TextEncoder().encode(sample)
+
+export default program({
+  graph: training(0.5),
+  feeds: () => ({ tokens: pulled(batches(text, 'tokens')), target: pulled(batches(text, 'target')) }),
+})
