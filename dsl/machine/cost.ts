@@ -10,6 +10,7 @@ import { differsAlong, hasRows, rowAxis } from '../ir/map-rows.js'
 import { type DType, elementBytes, elements } from '../ir/tensor.js'
 import type { CollectiveModel, CopyModel, Machine } from './machine.js'
 import { mapWork, operationsOf } from './map-cost.js'
+import { timeOfPositions } from './positions.js'
 import { type RowKernel, warpRow } from './row-kernels.js'
 
 /**
@@ -464,7 +465,8 @@ const kernel = (
   const arithmetic = (arithmeticOf(spec, flops, device) * paceOf(rowsWorked)) / fast
   const inBlocks =
     rowsWorked === undefined ? 0 : timeOfBlocks(spec as MapSpec, rowsWorked, arithmetic * fast, device)
-  const work = Math.max(arithmetic, moving / fast, inBlocks)
+  const positions = spec?.kind === 'reduce' ? timeOfPositions(spec, multiprocessors) : 0
+  const work = Math.max(arithmetic, moving / fast, inBlocks, positions)
   return alone(arithmetic > moving / fast ? 'tensor' : 'bandwidth', device.kernelLatency, work, {
     multiprocessors: used,
     bandwidth: share(memory, work),

@@ -32,8 +32,14 @@ const slots: Readonly<Record<string, number>> = {
 const roundedSlots: Readonly<Record<string, number>> = { exp: 3, tanh: 1, sigmoid: 5 }
 const roundedTurns: Readonly<Record<string, number>> = { exp: 8, tanh: 8, sigmoid: 16 }
 
-/** A division by a number of the row: a product with its inverse, which is corrected once. */
-const divisionByRow = 6
+/**
+ * A division by a number of the row: a product with its inverse, which is corrected once. Of the exponential of
+ * how far a number lies below the largest one of its row, which is 1 at most, it needs no test; and where the
+ * result is rounded to a narrow type, no correction.
+ */
+const [divisionByRow, divisionOfPart, divisionNear] = [6, 4, 1]
+/** Such an exponential, where all that is made of it is rounded. */
+const expBelowOne = 2
 
 /** What an indexed operand takes more: its index, which is read, compared with the length, and multiplied. */
 const indexSlots = 5
@@ -96,10 +102,28 @@ const elementCosts = (spec: MapSpec, isRow: readonly boolean[]): ElementCosts =>
   const isRounded = (j: number): boolean =>
     readers[j]!.every(reader => isNarrow(code[reader]![0])) &&
     results.every(({ value, dtype }) => value !== j || isNarrow(dtype))
+  // Whether an error of a few steps of f32 is lost where all that is made of a value is rounded: products and
+  // quotients keep a relative error, and so do sums of exponentials, which are positive.
+  const isCoarse = code.map((_, j) => results.every(({ value, dtype }) => value !== j || isNarrow(dtype)))
+  for (let j = code.length - 1; j >= 0; j--) {
+    const [what] = code[j]!
+    for (const of of argumentsOf(code[j]!)) {
+      const sums = (what === 'rowSum' || what === 'rowMean') && code[of]![0] === 'exp'
+      const keeps = (what === 'mul' || what === 'div' || sums) && isCoarse[j]!
+      if (!isNarrow(what) && !keeps) isCoarse[of] = false
+    }
+  }
+  const isBelowOne = (j: number): boolean => {
+    const [what, of] = code[j]!
+    const [how, from, most] = what === 'exp' ? code[of as number]! : []
+    const [largest, value] = how === 'sub' ? code[most as number]! : []
+    return largest === 'rowMax' && value === from
+  }
   const isResult = code.map((_, j) => results.some(({ value }) => value === j))
   const joined: boolean[] = []
   const takesPairs: boolean[] = []
-  const turns = code.map(([what], j) => (isRounded(j) ? roundedTurns[what] : undefined) ?? 0)
+  const isNear = (j: number): boolean => isRounded(j) || (code[j]![0] === 'exp' && isCoarse[j]!)
+  const turns = code.map(([what], j) => (isNear(j) ? roundedTurns[what] : undefined) ?? 0)
   const own = code.map((instruction, j) => {
     const [what] = instruction
     const given = argumentsOf(instruction)
@@ -119,13 +143,16 @@ const elementCosts = (spec: MapSpec, isRow: readonly boolean[]): ElementCosts =>
     takesPairs.push(rounds || (pairs && (isMost || (isRounded(j) && !isResult[j]))))
     if (what === 'operand') return slots['operand']! + (isIndexed(spec, instruction, true) ? indexSlots : 0)
     if (rounds) return narrow ? 0.5 : 1
-    if (what === 'div' && isRow[given[1]!]) return divisionByRow
+    if (what === 'div' && isRow[given[1]!]) {
+      if (!isBelowOne(given[0]!)) return divisionByRow
+      return isCoarse[given[0]!] ? divisionNear : divisionOfPart
+    }
+    if (what === 'exp' && isCoarse[j] && isBelowOne(j)) return expBelowOne
     // The rounding that follows is the instruction.
     if (pairs && isMost) return readers[j]!.length > 0 && isRounded(j) ? 0 : 0.5
     if (pairs && isRounded(j) && readers[j]!.length > 0) return 0
     return (
-      ((isRounded(j) ? roundedSlots[what] : undefined) ?? slots[what] ?? 1) +
-      (isResult[j] && narrow ? 0.5 : 0)
+      ((isNear(j) ? roundedSlots[what] : undefined) ?? slots[what] ?? 1) + (isResult[j] && narrow ? 0.5 : 0)
     )
   })
   return { own, turns, joined, takesPairs }

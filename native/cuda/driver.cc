@@ -359,7 +359,7 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
     }
     case KernelSpec::Kind::scatterAdd: {
       KernelSource source;
-      scatterAddSource(spec, &source);
+      scatterAddSource(spec, info_.multiprocessors, &source);
       return prepareSource(source, 3, "scatterAdd", kernel);
     }
     case KernelSpec::Kind::append: {

@@ -103,9 +103,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK) braid_choose(const T* x, int
 // are left are chosen and sorted: all, where no more are left; else the least of those that are chosen is found
 // a byte at a time, by how many elements that agree with the bytes before have which byte next.
 constexpr const char* kSelect = R"cuda(
-#ifndef BRAID_EMULATED
-#define LAUNCHED_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
-#endif
 typedef unsigned long long Element;
 FN unsigned rankOfValue(float x) {
   if (x != x) return 0xffffffffu;
@@ -115,18 +112,41 @@ FN unsigned rankOfValue(float x) {
 }
 FN unsigned rankOfValue(int x) { return LARGEST ? (unsigned)x ^ 0x80000000u : ~((unsigned)x ^ 0x80000000u); }
 FN Element elementOf(V x, Index place) { return (Element)rankOfValue(x) << 32 | (unsigned)~(unsigned)place; }
+// The bits that the values of a line have in common, and the byte below them.
+struct Common { Element bits; int shift; };
+FN Common commonOf(const T* at) {
+  __shared__ unsigned low, high;
+  if (threadIdx.x == 0) low = 0xffffffffu, high = 0;
+  __syncthreads();
+  unsigned least = 0xffffffffu, most = 0;
+  #pragma unroll 4
+  for (Index l = threadIdx.x; l < LENGTH; l += BLOCK) {
+    const unsigned rank = rankOfValue(LOAD(at[l * INNER]));
+    least = rank < least ? rank : least, most = rank > most ? rank : most;
+  }
+  atomicMin(&low, least), atomicMax(&high, most);
+  __syncthreads();
+  int shift = 24;
+  while (shift < 56 && (Element)(low ^ high) << 32 >> (shift + 8)) shift += 8;
+  return {shift < 56 ? (Element)high << 32 >> (shift + 8) << (shift + 8) : 0, shift};
+}
 // The least of the `left` largest elements of a line that are not beyond `most`.
-FN Element leastOfLargest(const T* at, Element most, unsigned left) {
+FN Element leastOfLargest(const T* at, Common common, Element most, unsigned left) {
   __shared__ unsigned counts[256], byte, before, within;
   const unsigned thread = threadIdx.x;
-  Element least = 0;
-  for (int shift = 56; shift >= 0; shift -= 8) {
+  Element least = common.bits;
+  for (int shift = common.shift; shift >= 0; shift -= 8) {
+    // All places have ones there.
+    if (shift < 32 && shift >= PLACE_BITS) {
+      least |= (Element)255 << shift;
+      continue;
+    }
     if (thread < 256) counts[thread] = 0;
     __syncthreads();
     #pragma unroll 4
     for (Index l = thread; l < LENGTH; l += BLOCK) {
       const Element element = elementOf(LOAD(at[l * INNER]), l);
-      if (element <= most && (shift == 56 || element >> (shift + 8) == least >> (shift + 8)))
+      if (element <= most && (shift == common.shift || element >> (shift + 8) == least >> (shift + 8)))
         atomicAdd(&counts[element >> shift & 255], 1u);
     }
     __syncthreads();
@@ -156,10 +176,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK) braid_choose(const T* x, int
   const unsigned thread = threadIdx.x;
   const Index line = blockIdx.x;
   const T* at = x + line / INNER * LENGTH * INNER + line % INNER;
+  const Common common = LENGTH > SORTED ? commonOf(at) : Common{0, 0};
   Element most = ~(Element)0;
   for (Index first = 0; first < PLACES; first += SORTED) {
     const unsigned wanted = PLACES - first < SORTED ? PLACES - first : SORTED;
-    const Element least = LENGTH - first <= SORTED ? 0 : leastOfLargest(at, most, wanted);
+    const Element least = LENGTH - first <= SORTED ? 0 : leastOfLargest(at, common, most, wanted);
     for (unsigned i = thread; i < SORTED; i += BLOCK) chosen[i] = 0;
     if (thread == 0) filled = 0;
     __syncthreads();
@@ -171,10 +192,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK) braid_choose(const T* x, int
     for (unsigned size = 2; size <= SORTED; size *= 2)
       for (unsigned step = size / 2; step > 0; step /= 2) {
         __syncthreads();
-        for (unsigned i = thread; i < SORTED; i += BLOCK) {
-          const unsigned j = i ^ step;
+        #pragma unroll 4
+        for (unsigned pair = thread; pair < SORTED / 2; pair += BLOCK) {
+          const unsigned i = 2 * pair - (pair & (step - 1)), j = i + step;
           const Element a = chosen[i], b = chosen[j];
-          if (j > i && (i & size ? a > b : a < b)) chosen[i] = b, chosen[j] = a;
+          if (i & size ? a > b : a < b) chosen[i] = b, chosen[j] = a;
         }
       }
     __syncthreads();
@@ -217,9 +239,11 @@ void chooseMany(const KernelSpec& spec, const std::string& text, std::size_t sha
   const std::int64_t places = powerOfTwoAtLeast(spec.count), all = powerOfTwoAtLeast(spec.length);
   const std::int64_t sorted = all <= most && all <= 8 * places ? all : std::min(most, places);
   const std::int64_t block = spec.length > 8192 || sorted > 2048 ? 1024 : 256;
-  source->text = text + constant("Index", "PLACES", spec.count) + "constexpr int BLOCK = " + std::to_string(block) +
-                 ";\nconstexpr unsigned SORTED = " + std::to_string(sorted) +
-                 ";\nconstexpr bool LARGEST = " + (spec.how == ReduceHow::argmax ? "true" : "false") + ";\n" +
+  int placeBits = 8;
+  while (((spec.length - 1) >> placeBits) > 0) placeBits += 8;
+  source->text = text + constant("Index", "PLACES", spec.count) + constant("int", "BLOCK", block) +
+                 constant("unsigned", "SORTED", sorted) + constant("int", "PLACE_BITS", placeBits) +
+                 "constexpr bool LARGEST = " + (spec.how == ReduceHow::argmax ? "true" : "false") + ";\n" +
                  kSelect;
   source->count = spec.outer * spec.inner;
   source->plain = {"braid_choose", source->count * block, static_cast<unsigned>(block), false,

@@ -11,6 +11,10 @@ typedef unsigned short u16;
 struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
 #define FN __device__ __forceinline__
+// Shared memory of which the launch says how much there is.
+#ifndef BRAID_EMULATED
+#define LAUNCHED_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#endif
 
 // Each kernel calls this before it touches memory: in a graph it may start before the nodes in front of it
 // have ended (NodeParams::early). It returns when they have, and when what they wrote can be read.
@@ -248,10 +252,6 @@ template <int N> FN void storePair(Pair<f16> a, Pack<f16, N>& pack, int j) { ((u
 
 // For kernels that keep in registers, from pass to pass, what they have read.
 inline constexpr const char* kHeld = R"cuda(
-// Shared memory of which the launch says how much there is.
-#ifndef BRAID_EMULATED
-#define LAUNCHED_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
-#endif
 // A read that leaves nothing in the multiprocessor's cache.
 template <class T, int N> FN Pack<T, N> passing(const Pack<T, N>* from) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700

@@ -68,7 +68,7 @@ void scanSource(const KernelSpec& spec, KernelSource* source);
 void gatherSource(const KernelSpec& spec, KernelSource* source);
 // The sums of the rows of each index, from their places in the order of the indices. Sums in f64, in an order
 // that depends on the indices and sizes alone.
-void scatterAddSource(const KernelSpec& spec, KernelSource* source);
+void scatterAddSource(const KernelSpec& spec, int multiprocessors, KernelSource* source);
 // Rows written at a position along the middle of outer × length × inner, in the memory of the first pointer,
 // which the last one is too.
 void appendSource(const KernelSpec& spec, KernelSource* source);

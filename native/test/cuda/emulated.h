@@ -60,6 +60,8 @@ struct Barrier {
 static thread_local Barrier blockBarrier, warpBarriers[8];
 static void __syncthreads() { blockBarrier.wait(); }
 static unsigned atomicAdd(unsigned* to, unsigned more) { return (*to += more) - more; }
+static unsigned atomicMin(unsigned* to, unsigned value) { return *to = value < *to ? value : *to; }
+static unsigned atomicMax(unsigned* to, unsigned value) { return *to = value > *to ? value : *to; }
 static Barrier& warp() { return warpBarriers[threadIdx.x / 32]; }
 template <class T> T __shfl_xor_sync(unsigned, T value, int step) {
   static thread_local T slots[256];

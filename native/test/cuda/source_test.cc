@@ -403,7 +403,7 @@ void eachSource(const See& see) {
       gatherSource(spec, &source);
       sees(source.text, "gather");
       source = {};
-      scatterAddSource(spec, &source);
+      scatterAddSource(spec, 132, &source);
       sees(source.text, "scatterAdd");
       source = {};
       appendSource(spec, &source);
