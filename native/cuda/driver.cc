@@ -287,7 +287,8 @@ Status CudaDriver::fill(const NodeParams& fill, Stream stream) {
 }
 
 Multiprocessors CudaDriver::multiprocessors() const {
-  return {info_.multiprocessors, static_cast<std::size_t>(context_->attribute(kSharedPerBlockOptIn))};
+  return {info_.multiprocessors, static_cast<std::size_t>(context_->attribute(kSharedPerBlockOptIn)),
+          context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor)};
 }
 
 Status CudaDriver::prepareSource(const KernelSource& source, std::size_t readCount, const char* title,

@@ -120,6 +120,42 @@ TEST_F(CudaDevice, ComputesMapsBitForBit) {
   }
 }
 
+// Of whole numbers, so that every order of additions gives the same; and exponentials.
+TEST_F(CudaDevice, ReducesLongRowsInOneKernel) {
+  Random random{11};
+  for (const std::int64_t rows : {1, 40})
+    for (const std::int64_t length : {20000, 40001, 65536, 131072, 300000})
+      for (const DType type : {DType::i32, DType::f16, DType::bf16, DType::f32}) {
+        if (rows * length > 6'000'000) continue;
+        const bool whole = type == DType::i32;
+        KernelSpec spec;
+        spec.kind = KernelSpec::Kind::map;
+        spec.shape = {rows, length};
+        spec.operands = {{type, 0, {length, 1}}};
+        spec.computeInt = whole;
+        spec.code = {{MapOp::operand, 0}, {MapOp::rowMax, 0}, {MapOp::sub, 0, 1}, {MapOp::rowSum, 2},
+                     {MapOp::max, 2, 3},  {MapOp::rowMin, 4}, {MapOp::add, 4, 5}};
+        const DType row = whole ? DType::i32 : DType::f32;
+        spec.results = {{6, type}, {3, row, true}};
+        spec.readCount = 1, spec.writeCount = 2;
+        const std::size_t bytes = static_cast<std::size_t>(rows * length) * elementBytes(type);
+        const Bytes x = whole ? randomBytes(random, type, bytes) : wholeBytes(random, type, bytes);
+        const std::string what = std::to_string(rows) + " rows of " + std::to_string(length) + " of type " +
+                                 std::to_string(static_cast<int>(type));
+        expectEqual(spec, {x}, {Bytes(bytes, 0xcd), Bytes(static_cast<std::size_t>(rows) * 4, 0xcd)},
+                    {type, row}, 0, what);
+        if (HasFatalFailure()) return;
+        if (whole) continue;
+        spec.code = {{MapOp::operand, 0}, {MapOp::rowMax, 0}, {MapOp::sub, 0, 1},
+                     {MapOp::exp, 2},     {MapOp::rowSum, 3}, {MapOp::div, 3, 4}};
+        spec.results = {{5, type}};
+        spec.writeCount = 1;
+        expectEqual(spec, {x}, {Bytes(bytes, 0xcd)}, {type},
+                    type == DType::f32 ? 1e-5 : type == DType::f16 ? 1e-3 : 1e-2, "softmax, " + what);
+        if (HasFatalFailure()) return;
+      }
+}
+
 TEST_F(CudaDevice, Reduces) {
   Random random{9};
   for (const auto& [outer, length, inner] : {std::tuple{1, 1, 1},
