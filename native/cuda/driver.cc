@@ -287,8 +287,7 @@ Status CudaDriver::fill(const NodeParams& fill, Stream stream) {
 }
 
 Multiprocessors CudaDriver::multiprocessors() const {
-  return {info_.multiprocessors, static_cast<std::size_t>(context_->attribute(kSharedPerBlockOptIn)),
-          context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor)};
+  return {info_.multiprocessors, static_cast<std::size_t>(context_->attribute(kSharedPerBlockOptIn))};
 }
 
 Status CudaDriver::prepareSource(const KernelSource& source, std::size_t readCount, const char* title,

@@ -16,19 +16,18 @@ FN void clusterBarrier() {
   asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
 // The same variable of another block of the cluster.
-template <class T> FN T ofRank(const T* mine, unsigned rank) {
-  static_assert(sizeof(T) == 4, "a word");
+FN float ofRank(const float* mine, unsigned rank) {
   const unsigned own = (unsigned)__cvta_generic_to_shared(mine);
   unsigned other;
-  union { unsigned word; T value; } read;
+  float value;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(own), "r"(rank));
-  asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(read.word) : "r"(other) : "memory");
-  return read.value;
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(other) : "memory");
+  return value;
 }
 #else
 FN unsigned rankOf() { return 0; }
 FN void clusterBarrier() { __syncthreads(); }
-template <class T> FN T ofRank(const T* mine, unsigned) { return *mine; }
+FN float ofRank(const float* mine, unsigned) { return *mine; }
 #endif
 #endif
 )cuda";

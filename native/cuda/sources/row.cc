@@ -2,7 +2,6 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/sources/cluster.h"
 #include "cuda/sources/map_code.h"
 #include "cuda/sources/prelude.h"
 #include "cuda/sources/row_operands.h"
@@ -57,16 +56,12 @@ class RowWriter {
   bool pairs() const { return two_; }
 
   std::string kernel(const char* entry) {
-    std::string text = "extern \"C\" __global__ void IN_CLUSTERS __launch_bounds__(" + number(own_.block) +
+    std::string text = "extern \"C\" __global__ void __launch_bounds__(" + number(own_.block) +
                        (own_.two ? ", 2" : "") + ") " + entry + "(" + operands_.parameters() +
                        "Index count) {\n  gridDependencySync();\n";
-    if (own_.cluster > 1)
-      text += "  const int lane = rankOf() * " + number(own_.block) +
-              " + threadIdx.x;\n  const Index mine = (Index)blockIdx.x / CLUSTER;\n";
-    else
-      text += "  const int lane = threadIdx.x % " + number(own_.group) +
-              ";\n  const Index mine = (Index)blockIdx.x * " + number(own_.rowsTogether()) +
-              " + threadIdx.x / " + number(own_.group) + ";\n";
+    text += "  const int lane = threadIdx.x % " + number(own_.group) + ";\n";
+    text += "  const Index mine = (Index)blockIdx.x * " + number(own_.rowsOfBlock()) + " + threadIdx.x / " +
+            number(own_.group) + ";\n";
     // Past the end a group repeats the last row: a warp must stay whole for its shuffles.
     text += isFull() ? "  const Index row = mine;\n"
                      : "  const bool live = mine < count;\n  const Index row = live ? mine : count - 1;\n";
@@ -79,14 +74,13 @@ class RowWriter {
       if (spec_.results[r].row)
         text += "  if (" + std::string(isFull() ? "" : "live && ") + "lane == 0) store(" +
                 value(spec_.results[r].value) + ", q" + number(r) + "[row]);\n";
-    if (own_.cluster > 1) text += "  clusterBarrier();  // a block stays until the other has read what it has\n";
     return text + "}\n";
   }
 
  private:
   const char* type() const { return spec_.computeInt ? "int" : "float"; }
   // Whether each group of threads has a row.
-  bool isFull() const { return rows_.rows % own_.rowsTogether() == 0; }
+  bool isFull() const { return rows_.rows % own_.rowsOfBlock() == 0; }
   // Elements that a turn of the loop over a pack does, and such turns.
   std::int64_t each() const { return two_ ? 2 : 1; }
   std::int64_t turns() const { return own_.width / each(); }
@@ -127,7 +121,7 @@ class RowWriter {
       if (!isShared(j)) continue;
       const std::string pack = operands_.packOfOperand(static_cast<std::size_t>(spec_.code[j].a));
       text += "  " + pack + "* const r" + number(static_cast<std::int64_t>(j)) + " = (" + pack +
-              "*)(rest + " + number(from) + ") + threadIdx.x;\n";
+              "*)(rest + " + number(from) + ") + lane;\n";
       from += plan_.sharedBytesOf(own_, j) * own_.shared;
     }
     return text;
@@ -135,7 +129,7 @@ class RowWriter {
 
   std::string sharedPack(std::size_t j) const {
     return "r" + number(static_cast<std::int64_t>(j)) + "[(k - " + number(own_.held) + ") * " +
-           number(own_.threads()) + "]";
+           number(own_.group) + "]";
   }
 
   // Numbers a row that are known before a pass.
@@ -375,21 +369,20 @@ class RowWriter {
 };
 
 KernelSource::Variant variantOf(const char* entry, const RowPlan& plan, const Division& division) {
-  const std::int64_t blocks =
-      (plan.rows.rows + division.rowsTogether() - 1) / division.rowsTogether() * division.cluster;
+  const std::int64_t blocks = (plan.rows.rows + division.rowsOfBlock() - 1) / division.rowsOfBlock();
   return {entry, blocks * division.block, static_cast<unsigned>(division.block), false,
           static_cast<unsigned>(plan.sharedBytes(division))};
 }
 
 }  // namespace
 
-void rowSource(const KernelSpec& spec, Multiprocessors multiprocessors, KernelSource* source) {
-  const RowPlan plan(spec, multiprocessors);
+void rowSource(const KernelSpec& spec, std::size_t sharedBytes, KernelSource* source) {
+  const RowPlan plan(spec, sharedBytes);
   const Division plain = plan.division(1);
   const Division packed = plan.division(plan.lanes);
   const bool pairs = plan.vector && RowWriter(plan, packed).pairs();
   source->text = std::string(kPrelude) + (pairs ? kPairs : "") + "typedef " +
-                 (plan.loops.wide ? "long long" : "int") + " Index;\n" + kHeld + clusterText(plan.cluster) + kRowHelpers + "\n" +
+                 (plan.loops.wide ? "long long" : "int") + " Index;\n" + kHeld + kRowHelpers + "\n" +
                  RowWriter(plan, plain).kernel("braid_rows");
   source->plain = variantOf("braid_rows", plan, plain);
   if (plan.vector) {

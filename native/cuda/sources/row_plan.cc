@@ -18,10 +18,6 @@ constexpr std::int64_t kOwnRegisters = 36, kRegisters = 65536, kMostRegisters = 
 constexpr std::int64_t kLatePacks = 4;
 // Bytes of shared memory in which the threads of a block add up their totals, at most.
 constexpr std::int64_t kTotals = 4096;
-// What each further block of a multiprocessor takes of its shared memory beside its own.
-constexpr std::int64_t kReserved = 1024;
-// Blocks that have a long row together.
-constexpr std::int64_t kRowCluster = 2;
 // Instructions of a kernel that are written out for each element in registers.
 constexpr std::int64_t kMostUnrolled = 8192;
 
@@ -38,13 +34,13 @@ MapLoops outerOf(const KernelSpec& spec) {
 
 }  // namespace
 
-RowPlan::RowPlan(const KernelSpec& spec, Multiprocessors multiprocessors)
+RowPlan::RowPlan(const KernelSpec& spec, std::size_t sharedBytes)
     : spec(spec),
       rows(spec),
       outer(outerOf(spec)),
       loops(mapLoops(spec)),
       code(spec, rows.isRow),
-      sharedBytes_(multiprocessors.sharedBytes) {
+      sharedBytes_(sharedBytes) {
   bool packed = false;
   vector = true;
   for (std::size_t o = 0; o < spec.operands.size(); ++o) {
@@ -68,11 +64,6 @@ RowPlan::RowPlan(const KernelSpec& spec, Multiprocessors multiprocessors)
     for (std::size_t d = 0; vector && d < outer.shape.size(); ++d) vector = outer.strides[o][d] % lanes == 0;
     if (const auto& index = spec.operands[o].indexed) vector = vector && index->step % lanes == 0;
   }
-  // A row that takes a multiprocessor's registers is divided between two: one reads a half while the other
-  // computes with half of another row.
-  if (multiprocessors.architecture < 90 || rows.passes < 2) return;
-  const Division alone = division(vector ? lanes : 1);
-  if (alone.block == kMostBlock && !alone.two) cluster = kRowCluster;
 }
 
 Division RowPlan::division(std::int64_t width) const {
@@ -84,11 +75,9 @@ Division RowPlan::division(std::int64_t width) const {
     made.group = std::clamp<std::int64_t>(powerOfTwoAtLeast((packs + 3) / 4),
                                           std::min<std::int64_t>(8, powerOfTwoAtLeast(packs)), 32);
   } else {
-    made.group = std::clamp<std::int64_t>(
+    made.block = made.group = std::clamp<std::int64_t>(
         powerOfTwoAtLeast((rows.length * smallest_ + kThreadBytes - 1) / kThreadBytes), kWarpBlock,
         kMostBlock);
-    made.cluster = cluster;
-    made.block = made.group / cluster;
   }
   made.packs = (packs + made.group - 1) / made.group;
   hold(&made);
@@ -111,7 +100,7 @@ int RowPlan::sharedFrom(std::size_t j) const {
 
 std::int64_t RowPlan::sharedBytesOf(const Division& made, std::size_t j) const {
   const DType type = spec.operands[static_cast<std::size_t>(spec.code[j].a)].dtype;
-  return made.threads() * made.width * static_cast<std::int64_t>(elementBytes(type));
+  return made.group * made.width * static_cast<std::int64_t>(elementBytes(type));
 }
 
 // Each thread has packs of its own there, so none waits for another.
@@ -119,9 +108,7 @@ void RowPlan::share(Division* made) const {
   if (made->held == made->packs || made->group < made->block) return;
   made->shared = 1;
   const std::int64_t bytes = sharedBytes(*made);
-  // Those of a multiprocessor share its memory.
-  const std::int64_t room =
-      (static_cast<std::int64_t>(sharedBytes_) - (made->cluster - 1) * kReserved) / made->cluster - kTotals;
+  const std::int64_t room = static_cast<std::int64_t>(sharedBytes_) - kTotals;
   made->shared = bytes == 0 ? 0 : std::clamp<std::int64_t>(room / bytes, 0, made->packs - made->held);
 }
 
@@ -223,8 +210,7 @@ void RowPlan::keepLess(Division* made) const {
 // Decides what stays in registers. What takes long to compute stays if the whole row still fits.
 void RowPlan::hold(Division* made) const {
   const std::size_t count = spec.code.size();
-  const std::int64_t registers =
-      std::min(kMostRegisters, kRegisters / (made->block * made->cluster)) - kOwnRegisters;
+  const std::int64_t registers = std::min(kMostRegisters, kRegisters / made->block) - kOwnRegisters;
   std::vector<bool> dear(count, false);
   for (std::size_t j = 0; j < count; ++j) {
     if (rows.isRow[j]) continue;
@@ -248,8 +234,8 @@ void RowPlan::hold(Division* made) const {
   made->held = each == 0 ? 0
                          : std::min({made->packs, std::max<std::int64_t>(0, whole) / each,
                                      kMostUnrolled / (made->width * static_cast<std::int64_t>(count))});
-  made->two = made->cluster > 1 || (made->block == kMostBlock &&
-                                    each * made->packs <= kRegisters / kMostBlock / 2 - kOwnRegisters + 8);
+  made->two =
+      made->block == kMostBlock && each * made->packs <= kRegisters / kMostBlock / 2 - kOwnRegisters + 8;
 }
 
 }  // namespace braid::cuda

@@ -1,12 +1,10 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "cuda/sources/map_code.h"
 #include "cuda/sources/map_loops.h"
-#include "cuda/sources/source.h"
 #include "kernels/map_rows.h"
 
 namespace braid::cuda {
@@ -14,26 +12,22 @@ namespace braid::cuda {
 // How a row is divided among threads, and what they keep.
 struct Division {
   std::int64_t width = 1, group = 1, block = 1, packs = 1;  // packs: of each thread, at most
-  std::int64_t cluster = 1;                                 // blocks that have a row together
   std::int64_t held = 0;                                    // of these, how many stay in registers
   std::int64_t shared = 0;                                  // and how many of the next ones in shared memory
-  bool two = false;  // registers are few enough for two such blocks on a multiprocessor
+  bool two = false;  // registers are few enough for two of the largest blocks on a multiprocessor
   std::vector<bool> kept;
   std::vector<std::vector<bool>> computed, read;  // by pass and value of each element
 
-  // Rows that a block, or a cluster of them, has.
-  std::int64_t rowsTogether() const { return block * cluster / group; }
-  // Threads of a block that have the same row.
-  std::int64_t threads() const { return std::min(block, group); }
+  std::int64_t rowsOfBlock() const { return block / group; }
 };
 
 // A map with reductions along its rows, and how these are divided among threads. A group of threads has a
-// row: some lanes of a warp, a block, or a cluster of two blocks. Each thread takes every GROUP-th pack of WIDTH elements. The first
-// HELD of its packs stay in registers from pass to pass. Where blocks have the row, the next SHARED ones stay
+// row: some lanes of a warp, or a block. Each thread takes every GROUP-th pack of WIDTH elements. The first
+// HELD of its packs stay in registers from pass to pass. Where a block has the row, the next SHARED ones stay
 // in shared memory, as they were read; the others are read again in each pass, mostly from the cache.
 class RowPlan {
  public:
-  RowPlan(const KernelSpec& spec, Multiprocessors multiprocessors);
+  RowPlan(const KernelSpec& spec, std::size_t sharedBytes);
 
   // With accesses of so many elements.
   Division division(std::int64_t width) const;
@@ -54,7 +48,6 @@ class RowPlan {
   const MapCode code;
   bool vector = false;  // whether accesses of `lanes` elements are possible
   int lanes = 1;
-  std::int64_t cluster = 1;  // of rows that are longer than the others
 
  private:
   void keep(Division* made, std::vector<bool> kept) const;

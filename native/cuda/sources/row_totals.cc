@@ -32,20 +32,16 @@ std::string RowTotals::joined(const std::vector<std::size_t>& reductions) const 
   };
   for (std::size_t j : reductions) text += shuffles(j, std::min<std::int64_t>(32, own_.group));
   if (own_.group > 32 && !reductions.empty()) {
-    const std::int64_t count = own_.threads() / 32;
-    const std::string warps = number(count);
+    const std::string warps = number(own_.group / 32);
     for (std::size_t j : reductions) {
       const std::string name = number(static_cast<std::int64_t>(j));
       text += "  __shared__ " + std::string(type()) + " s" + name + "[" + warps +
-              "];\n  if (lane % 32 == 0) s" + name + "[threadIdx.x / 32] = t" + name + ";\n";
+              "];\n  if (lane % 32 == 0) s" + name + "[lane / 32] = t" + name + ";\n";
     }
-    text += own_.cluster > 1 ? "  clusterBarrier();\n" : "  __syncthreads();\n";
+    text += "  __syncthreads();\n";
     for (std::size_t j : reductions) {
       const std::string name = number(static_cast<std::int64_t>(j));
-      const std::string from = "s" + name + "[lane % " + warps + "]";
-      text += "  t" + name + " = " +
-              (own_.cluster > 1 ? "ofRank(&" + from + ", lane / " + warps + " % CLUSTER)" : from) + ";\n" +
-              shuffles(j, count * own_.cluster);
+      text += "  t" + name + " = s" + name + "[lane % " + warps + "];\n" + shuffles(j, own_.group / 32);
     }
   }
   for (std::size_t j : reductions)

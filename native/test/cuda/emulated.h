@@ -81,8 +81,8 @@ static void clusterBarrier() {
   if (threadIdx.x == 0 && blocksMeet) blocksMeet->arrive_and_wait();
   blockBarrier.wait();
 }
-template <class T> T ofRank(const T* mine, unsigned rank) {
-  return *(const T*)((const char*)mine - &marker + markers[rank]);
+static float ofRank(const float* mine, unsigned rank) {
+  return *(const float*)((const char*)mine - &marker + markers[rank]);
 }
 static float exp2Of(float x) { return std::exp2(x); }
 struct Copy { unsigned short* to; const unsigned short* from; bool there; };
@@ -248,7 +248,7 @@ class Emulation {
       const std::string entry = variant.entry;
       text_ += "static void run_" + entry + "(char** p) { " + entry + "(" + arguments +
                std::to_string(source.count) + "); }\n";
-      main_ += "    {\n    std::vector<char> " + entry + "(" + std::to_string(bytes) +
+      main_ += "    std::vector<char> " + entry + "(" + std::to_string(bytes) +
                " + 64);\n    p.push_back(aligned(" + entry + "));\n";
       if (more > 0)
         main_ += "    std::vector<char> more(" + std::to_string(more) +
@@ -269,7 +269,7 @@ class Emulation {
       for (const std::size_t r : changed)
         main_ += "    toFile(\"" + pathOf(name, entry + "-" + std::to_string(r)) + "\", aligned(files[" +
                  std::to_string(r) + "]), " + std::to_string(reads[r].size()) + ");\n";
-      main_ += "    p.resize(" + std::to_string(reads.size()) + ");\n    }\n";
+      main_ += "    p.resize(" + std::to_string(reads.size()) + ");\n";
     }
     text_ +=
         "#ifdef CLUSTER\nconstexpr unsigned clusterSize = CLUSTER;\n#else\n"

@@ -112,67 +112,6 @@ TEST(CudaReduceSource, CountsLongColumnsIn64Bits) {
   EXPECT_NE(source.text.find("((Index)blockIdx.x"), std::string::npos);
 }
 
-// Rows that two blocks have together, by their totals' values: of whole numbers, so every order adds the same.
-TEST(CudaRowSource, ReducesLongRowsByClustersAsTheHostDoes) {
-  Emulation emulation("row-clusters");
-  Random random{20261128};
-  std::vector<KernelSpec> specs;
-  std::vector<KernelSource> sources;
-  std::vector<std::vector<std::uint8_t>> wanted;
-  // Rows that stay in registers, that do in part, and whose accesses are of one element.
-  for (const auto& [length, memory, type] : {std::tuple{20000, 227 << 10, DType::f32},
-                                             {40008, 227 << 10, DType::bf16},
-                                             {90000, 227 << 10, DType::f32},
-                                             {70000, 8 << 10, DType::f32},
-                                             {20001, 48 << 10, DType::f32},
-                                             {40000, 48 << 10, DType::i32}}) {
-    KernelSpec& spec = specs.emplace_back();
-    spec.kind = KernelSpec::Kind::map;
-    spec.shape = {3, length};
-    spec.operands = {{type, 0, {length, 1}}};
-    spec.computeInt = type == DType::i32;
-    spec.code = {{MapOp::operand, 0}, {MapOp::rowMax, 0}, {MapOp::sub, 0, 1}, {MapOp::rowSum, 2},
-                 {MapOp::max, 2, 3},  {MapOp::rowMin, 4}, {MapOp::add, 4, 5}};
-    spec.results = {{6, type}, {3, type == DType::i32 ? DType::i32 : DType::f32, true}};
-    KernelSpec values = spec;
-    values.outer = 3, values.length = length, values.inner = 1, values.input = type;
-    std::vector<std::vector<std::uint8_t>> reads{valuesOf(random, values, false)};
-    mapSource(spec, {132, static_cast<std::size_t>(memory), 90}, &sources.emplace_back());
-    EXPECT_NE(sources.back().text.find("#define CLUSTER 2"), std::string::npos) << length;
-    std::string detail;
-    CpuKernelResult kernel;
-    ASSERT_EQ(prepareCpu(&kernel, spec, {}, &detail), Status::ok) << detail;
-    wanted.emplace_back(static_cast<std::size_t>(3 * length) * elementBytes(type));
-    std::vector<std::uint8_t> rows(3 * 4);
-    const DeviceAddress addresses[] = {reinterpret_cast<DeviceAddress>(reads[0].data()),
-                                       reinterpret_cast<DeviceAddress>(wanted.back().data()),
-                                       reinterpret_cast<DeviceAddress>(rows.data())};
-    Scratch scratch;
-    ASSERT_TRUE(kernel->run(addresses, scratch, Part::all));
-    const std::string name = "k" + std::to_string(specs.size()), given = cudaTypeName(type);
-    const std::string read = "const " + given;
-    emulation.add(name, sources.back(), {read.c_str(), given.c_str(), cudaTypeName(spec.results[1].dtype)},
-                  reads, wanted.back().size(), "", {}, rows.size());
-    wanted.push_back(std::move(rows));
-  }
-  ASSERT_TRUE(emulation.run());
-  for (std::size_t i = 0; i < specs.size(); ++i)
-    for (const KernelSource::Variant& variant : {sources[i].plain, sources[i].vector}) {
-      if (!*variant.entry) continue;
-      const std::string name = "k" + std::to_string(i + 1), entry = variant.entry;
-      const auto& elements = wanted[2 * i];
-      const auto& rows = wanted[2 * i + 1];
-      EXPECT_EQ(firstDifference(emulation.result(name, entry, elements.size()), elements,
-                                specs[i].results[0].dtype),
-                -1)
-          << "spec " << i << ", " << entry;
-      EXPECT_EQ(firstDifference(emulation.result(name, entry + "-more", rows.size()), rows,
-                                specs[i].results[1].dtype),
-                -1)
-          << "rows of spec " << i << ", " << entry;
-    }
-}
-
 TEST(CudaScatterAddSource, AddsWhatTheHostAdds) {
   Emulation emulation("scatter-add");
   Random random{20261127};
