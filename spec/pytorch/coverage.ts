@@ -95,7 +95,7 @@ export const partly: readonly Partly[] = [
   {
     number: 112,
     not: 'calls of other threads',
-    why: 'they are the driver’s to refuse, and tested there on both devices (native/test/graphs/contract_test.cc)',
+    why: 'they are the driver’s to refuse, and tested there on both devices (native/test/graphs/captures_test.cc)',
   },
   {
     number: 122,

@@ -169,4 +169,44 @@ struct Destructions {
   }
 };
 
+// A device as the end of a test's name.
+inline const auto named = [](const ::testing::TestParamInfo<const char*>& info) {
+  return std::string(info.param);
+};
+
+// What the tests of graphs ask of a graph.
+class Graphs : public GraphDevice {
+ protected:
+  Status edge(Graph graph, GraphNode from, GraphNode to) {
+    const GraphEdge edge{from, to};
+    return driver_->graphAddEdges(graph, &edge, 1);
+  }
+  Status removeEdge(Graph graph, GraphNode from, GraphNode to) {
+    const GraphEdge edge{from, to};
+    return driver_->graphRemoveEdges(graph, &edge, 1);
+  }
+  std::vector<GraphEdge> edges(Graph graph) {
+    std::vector<GraphEdge> found;
+    EXPECT_EQ(driver_->graphEdges(graph, &found), Status::ok);
+    return found;
+  }
+  std::vector<GraphNode> nodes(Graph graph) {
+    std::vector<GraphNode> found;
+    EXPECT_EQ(driver_->graphNodes(graph, &found), Status::ok);
+    return found;
+  }
+  UserObject owned(Destructions& destructions, unsigned count = 1) {
+    UserObject made = nullptr;
+    EXPECT_EQ(driver_->userObjectCreate(&made, Destructions::one, &destructions, count), Status::ok);
+    return made;
+  }
+  // A graph of one host node that passes the gate, and holds the object.
+  Graph gated(GraphGate& gate, UserObject object) {
+    const Graph made = graph();
+    add(made, NodeParams::host(GraphGate::pass, &gate));
+    EXPECT_EQ(driver_->graphRetain(made, object, 1, true), Status::ok);
+    return made;
+  }
+};
+
 }  // namespace braid::test
