@@ -9,9 +9,9 @@ namespace {
 // Columns whose sums are carried side by side.
 constexpr std::int64_t kColumns = 512;
 
-// Sums of the rows of each index. `order` are the places of the rows in the order of their indices, so the rows
-// of one index are neighbours there. Floats are added in f64 and rounded once, as in the reference. A place
-// outside of the rows is passed over.
+// Sums of the rows of each index. `order` are the places of the rows in the order of their indices, so the
+// rows of one index are neighbours there. Floats are added in f64 and rounded once, as in the reference. A
+// place outside of the rows is passed over.
 class CpuScatterAdd final : public CpuKernel {
  public:
   explicit CpuScatterAdd(const KernelSpec& spec)
@@ -46,9 +46,8 @@ class CpuScatterAdd final : public CpuKernel {
     const auto* order = reinterpret_cast<const std::int32_t*>(addresses[2]);
     const auto isRow = [this](std::int64_t place) { return place >= 0 && place < count_; };
     const auto placeOf = [&](std::int64_t key) {
-      return std::partition_point(order, order + count_, [&](std::int32_t place) {
-        return isRow(place) && indices[place] < key;
-      });
+      return std::partition_point(order, order + count_,
+                                  [&](std::int32_t place) { return isRow(place) && indices[place] < key; });
     };
     alignas(64) Sum total[kColumns];
     alignas(64) Value row[kColumns];

@@ -99,9 +99,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK) braid_choose(const T* x, int
 )cuda";
 
 // Many positions: a block a line. An element is a number whose upper half are its value, the better the
-// larger, and whose lower half its place, the earlier the larger. Turn after turn, SORTED of the elements that
-// are left are chosen and sorted: all, where no more are left; else the least of those that are chosen is found
-// a byte at a time, by how many elements that agree with the bytes before have which byte next.
+// larger, and whose lower half its place, the earlier the larger. Turn after turn, SORTED of the elements
+// that are left are chosen and sorted: all, where no more are left; else the least of those that are chosen
+// is found a byte at a time, by how many elements that agree with the bytes before have which byte next.
 constexpr const char* kSelect = R"cuda(
 typedef unsigned long long Element;
 FN unsigned rankOfValue(float x) {
@@ -221,8 +221,8 @@ void chooseSeveral(const KernelSpec& spec, const std::string& text, KernelSource
                              : spec.length > 1024 ? 256
                              : spec.length > 64   ? 64
                                                   : 32;
-  source->text = text + constant("Index", "PLACES", spec.count) + "constexpr int BLOCK = " + std::to_string(block) +
-                 ";\n" + kImproves + kChooseSeveral;
+  source->text = text + constant("Index", "PLACES", spec.count) +
+                 "constexpr int BLOCK = " + std::to_string(block) + ";\n" + kImproves + kChooseSeveral;
   source->count = spec.outer * spec.inner;
   source->plain = {"braid_choose", source->count * block, static_cast<unsigned>(block), false};
   source->alignments = {1, 1};

@@ -442,8 +442,7 @@ void convSource(const KernelSpec& spec, int architecture, int multiprocessors, K
     const std::int64_t products = one.channels * one.filters * made.together * one.taps();
     text += constant("int", "LANES", made.lanes) + constant("int", "TOGETHER", made.together) +
             constant("int", "EACH", conv::kEach) +
-            constant("int", "UNROLL", products <= conv::kMostUnrolled ? one.taps() : 1) +
-            conv::kGrouped;
+            constant("int", "UNROLL", products <= conv::kMostUnrolled ? one.taps() : 1) + conv::kGrouped;
     source->plain = {"braid_conv", blocks * 256, 256, false};
     if (one.channelsLast && conv::isPowerOfTwo(one.channels) && conv::isPowerOfTwo(one.filters)) {
       text += conv::kGroupedWide;

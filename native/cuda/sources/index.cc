@@ -21,9 +21,9 @@ braid_gather(const T* table, const int* indices, T* y, Index count) {
 }
 )cuda";
 
-// A block has ROWS rows of the result, a warp STRIP columns of one after the other. The rows that are added to one
-// are neighbours in the order: each thread finds where those of a row begin, and a warp adds them one after the
-// other. Where a row is one element, each lane adds every 32nd of them.
+// A block has ROWS rows of the result, a warp STRIP columns of one after the other. The rows that are added
+// to one are neighbours in the order: each thread finds where those of a row begin, and a warp adds them one
+// after the other. Where a row is one element, each lane adds every 32nd of them.
 constexpr const char* kScatterAdd = R"cuda(
 // The first place in the order whose index is `key` or larger.
 FN Index placeOf(const int* indices, const int* order, Index key) {
@@ -99,7 +99,8 @@ void gatherSource(const KernelSpec& spec, KernelSource* source) {
   std::string text = kPrelude;
   text += "typedef long long Index;\n";
   text += "typedef " + std::string(cudaTypeName(spec.input)) + " T;\n";
-  text += constant("Index", "LENGTH", spec.length) + constant("Index", "INNER", spec.inner) + constant("Index", "COUNT", spec.count);
+  text += constant("Index", "LENGTH", spec.length) + constant("Index", "INNER", spec.inner) +
+          constant("Index", "COUNT", spec.count);
   text += "constexpr bool ALONG = " + std::string(spec.along ? "true" : "false") + ";\n";
   source->text = text + kGather;
   source->count = spec.outer * spec.count * spec.inner;
@@ -121,8 +122,10 @@ void scatterAddSource(const KernelSpec& spec, int multiprocessors, KernelSource*
   text += "typedef " + std::string(cudaTypeName(spec.output)) + " U;\n";
   text += "typedef " + std::string(whole ? "int" : "float") + " V;\n";
   text += "typedef " + std::string(whole ? "int" : "double") + " S;\n";
-  text += constant("Index", "LENGTH", spec.length) + constant("Index", "INNER", spec.inner) + constant("Index", "COUNT", spec.count);
-  text += constant("Index", "STRIPS", strips) + constant("int", "STRIP", strip) + constant("int", "ROWS", rows);
+  text += constant("Index", "LENGTH", spec.length) + constant("Index", "INNER", spec.inner) +
+          constant("Index", "COUNT", spec.count);
+  text +=
+      constant("Index", "STRIPS", strips) + constant("int", "STRIP", strip) + constant("int", "ROWS", rows);
   text += std::string("#define LOAD ") + (whole ? "loadI" : "loadF") + "\n";
   text += std::string("#define ADD(a, b) ") + (whole ? "addI(a, b)" : "((a) + (b))") + "\n";
   source->text = text + kScatterAdd;
@@ -137,7 +140,8 @@ void appendSource(const KernelSpec& spec, KernelSource* source) {
   std::string text = kPrelude;
   text += "typedef long long Index;\n";
   text += "typedef " + std::string(cudaTypeName(spec.input)) + " T;\n";
-  text += constant("Index", "LENGTH", spec.length) + constant("Index", "INNER", spec.inner) + constant("Index", "COUNT", spec.count);
+  text += constant("Index", "LENGTH", spec.length) + constant("Index", "INNER", spec.inner) +
+          constant("Index", "COUNT", spec.count);
   source->text = text + kAppend;
   source->count = spec.outer * spec.count * spec.inner;
   source->plain = {"braid_append", source->count, 256, true};

@@ -151,7 +151,10 @@ TEST_F(CudaDevice, ReducesLongRowsInOneKernel) {
         spec.results = {{5, type}};
         spec.writeCount = 1;
         expectEqual(spec, {x}, {Bytes(bytes, 0xcd)}, {type},
-                    type == DType::f32 ? 1e-5 : type == DType::f16 ? 1e-3 : 1e-2, "softmax, " + what);
+                    type == DType::f32   ? 1e-5
+                    : type == DType::f16 ? 1e-3
+                                         : 1e-2,
+                    "softmax, " + what);
         if (HasFatalFailure()) return;
       }
 }
@@ -295,7 +298,8 @@ TEST_F(CudaDevice, SortsScansJoinsAndTakesAlong) {
       spec.kind = KernelSpec::Kind::scatterAdd;
       spec.length = 11, spec.output = whole ? DType::i32 : DType::f32, spec.readCount = 3;
       const Bytes sums(static_cast<std::size_t>(outer * spec.length * inner) * 4, 0xcd);
-      expectEqual(spec, {small, bytesOf(keys), bytesOf(order)}, {sums}, {spec.output}, 0, "scatterAdd" + what);
+      expectEqual(spec, {small, bytesOf(keys), bytesOf(order)}, {sums}, {spec.output}, 0,
+                  "scatterAdd" + what);
       if (HasFatalFailure()) return;
       spec.kind = KernelSpec::Kind::append;
       spec.length = length, spec.output = DType::i32;

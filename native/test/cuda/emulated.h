@@ -260,9 +260,9 @@ class Emulation {
                  std::to_string(source.byteOffsets[r]) + ";\n    p.push_back(p[" + which + "]);\n";
       }
       main_ += "    launch(" + name + "::run_" + entry + ", p.data(), " +
-               std::to_string((variant.threads + variant.block - 1) / variant.block) + ", " + std::to_string(variant.block) + ", " +
-               name + "::clusterSize);\n    toFile(\"" + pathOf(name, entry) + "\", aligned(" + entry +
-               "), " + std::to_string(bytes) + ");\n";
+               std::to_string((variant.threads + variant.block - 1) / variant.block) + ", " +
+               std::to_string(variant.block) + ", " + name + "::clusterSize);\n    toFile(\"" +
+               pathOf(name, entry) + "\", aligned(" + entry + "), " + std::to_string(bytes) + ");\n";
       if (more > 0)
         main_ += "    toFile(\"" + pathOf(name, entry + "-more") + "\", aligned(more), " +
                  std::to_string(more) + ");\n";

@@ -133,7 +133,8 @@ TEST(CudaScatterAddSource, AddsWhatTheHostAdds) {
       KernelSpec rows = spec;
       rows.length = count;
       std::vector<std::int32_t> keys(static_cast<std::size_t>(count)), order(keys.size());
-      for (auto& key : keys) key = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(length) + 2)) - 1;
+      for (auto& key : keys)
+        key = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(length) + 2)) - 1;
       std::iota(order.begin(), order.end(), 0);
       std::stable_sort(order.begin(), order.end(), [&](std::int32_t p, std::int32_t q) {
         return keys[static_cast<std::size_t>(p)] < keys[static_cast<std::size_t>(q)];
@@ -160,7 +161,8 @@ TEST(CudaScatterAddSource, AddsWhatTheHostAdds) {
       ASSERT_TRUE(kernel->run(addresses, scratch, Part::all));
       const std::string rowType = std::string("const ") + cudaTypeName(type);
       emulation.add("k" + std::to_string(cases.size()), one.source,
-                    {rowType.c_str(), "const int", "const int", cudaTypeName(spec.output)}, one.reads, one.wanted.size());
+                    {rowType.c_str(), "const int", "const int", cudaTypeName(spec.output)}, one.reads,
+                    one.wanted.size());
     }
   ASSERT_TRUE(emulation.run());
   for (std::size_t i = 0; i < cases.size(); ++i) {
