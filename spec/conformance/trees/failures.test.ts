@@ -240,14 +240,19 @@ describe('a launch that fails on the device', () => {
     const t = await failing(fault)
     const a = t.launch('a', { x: all(1) })
     const lane = t.device.defaultLane
+    // A copy that the lane was given before the device has failed resolves.
+    const copied = a.handles.y.copy()
     const asked = [
       a.handles.y.read(),
-      a.handles.y.copy(),
-      a.handles.y.use(lane, span => lane.fill(span, 0)),
+      // Until the device has failed.
+      a.handles.y.use(lane, span => {
+        for (;;) lane.fill(span, 0)
+      }),
       a.values,
     ]
     const b = a.next('b')
-    for (const promise of asked) {
+    const [copy] = await Promise.allSettled([copied, ...asked])
+    for (const promise of copy!.status === 'rejected' ? [...asked, copied] : asked) {
       const error = await rejected(promise)
       expect(error).toBeInstanceOf(TreeError)
       expect(error).toMatchObject({
