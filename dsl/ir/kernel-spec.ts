@@ -363,9 +363,9 @@ export interface GatherSpec {
 
 /**
  * reads [x, indices, order], writes [y]: x is outer × count × inner, indices are `count` of i32, y is outer ×
- * length × inner, y[o, n] = the sum of all x[o, j] with indices[j] = n; floats are added in f64, i32 and u8 wrap
- * in i32. `order` are the places 0 to count − 1 of the indices, the smallest index first and of equal ones the
- * first place; another order is no error, and leaves out rows.
+ * length × inner, y[o, n] = the sum of all x[o, j] with indices[j] = n; floats are added in f64, i32 and u8
+ * wrap in i32. `order` are the places 0 to count − 1 of the indices, the smallest index first and of equal
+ * ones the first place; another order is no error, and leaves out rows.
  */
 export interface ScatterAddSpec {
   readonly kind: 'scatterAdd'

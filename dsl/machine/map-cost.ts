@@ -33,9 +33,9 @@ const roundedSlots: Readonly<Record<string, number>> = { exp: 3, tanh: 1, sigmoi
 const roundedTurns: Readonly<Record<string, number>> = { exp: 8, tanh: 8, sigmoid: 16 }
 
 /**
- * A division by a number of the row: a product with its inverse, which is corrected once. Of the exponential of
- * how far a number lies below the largest one of its row, which is 1 at most, it needs no test; and where the
- * result is rounded to a narrow type, no correction.
+ * A division by a number of the row: a product with its inverse, which is corrected once. Of the exponential
+ * of how far a number lies below the largest one of its row, which is 1 at most, it needs no test; and where
+ * the result is rounded to a narrow type, no correction.
  */
 const [divisionByRow, divisionOfPart, divisionNear] = [6, 4, 1]
 /** Such an exponential, where all that is made of it is rounded. */
@@ -102,8 +102,8 @@ const elementCosts = (spec: MapSpec, isRow: readonly boolean[]): ElementCosts =>
   const isRounded = (j: number): boolean =>
     readers[j]!.every(reader => isNarrow(code[reader]![0])) &&
     results.every(({ value, dtype }) => value !== j || isNarrow(dtype))
-  // Whether an error of a few steps of f32 is lost where all that is made of a value is rounded: products and
-  // quotients keep a relative error, and so do sums of exponentials, which are positive.
+  // Whether an error of 2^-18 of a value is lost where all that is made of it is rounded to 16 bits: products
+  // and quotients keep a relative error, and so do sums of exponentials, which are positive.
   const isCoarse = code.map((_, j) => results.every(({ value, dtype }) => value !== j || isNarrow(dtype)))
   for (let j = code.length - 1; j >= 0; j--) {
     const [what] = code[j]!

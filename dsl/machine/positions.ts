@@ -1,7 +1,8 @@
 import type { ReduceSpec } from '../ir/kernel-spec.js'
+import { powerOfTwoAtLeast } from './row-kernels.js'
 
-// What many positions cost on a GPU (`native/cuda/sources/choose.cc`): a block has a line, of which it selects
-// and sorts so many elements at a time.
+// What many positions cost on a GPU (`native/cuda/sources/choose.cc`): a block has a line, of which it
+// selects and sorts so many elements at a time.
 
 /** Positions that are found by selection, of a line of more than 1,024 elements and of others. */
 const [fewPlaces, fewOfShort, longLine] = [4, 16, 1024]
@@ -10,8 +11,6 @@ const mostSorted = 16_384
 const readings = 8
 /** Nanoseconds that a multiprocessor takes for a step of sorting, or a reading, of 1,024 elements (H200). */
 const perThousand = 100
-
-const powerOfTwoAtLeast = (count: number): number => 2 ** Math.ceil(Math.log2(Math.max(1, count)))
 
 /** Nanoseconds of a selection of many positions; 0 of any other reduction. */
 export const timeOfPositions = (

@@ -23,7 +23,7 @@ const [besidesInOthers, besidesInLargest] = [16, 28]
 /** Bytes of shared memory that a block may have, but for what its threads add up in. */
 const sharedBytes = 227 * 1024 - 4096
 
-const powerOfTwoAtLeast = (count: number): number => 2 ** Math.ceil(Math.log2(Math.max(1, count)))
+export const powerOfTwoAtLeast = (count: number): number => 2 ** Math.ceil(Math.log2(Math.max(1, count)))
 const clamped = (value: number, least: number, most: number): number => Math.min(most, Math.max(least, value))
 
 export interface RowKernel {

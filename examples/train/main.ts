@@ -1,6 +1,6 @@
-// A model learns a text by its bytes, on the device alone: the weights are states, and a tick is a step. Then the
-// weights are read from the session, and a second plan writes with them. Compares the losses of the first steps
-// with `interpret`. Exit status 1 if one differs, or if the model has not learned the text.
+// A model learns a text by its bytes, on the device alone: the weights are states, and a tick is a step. Then
+// the weights are read from the session, and a second plan writes with them. Compares the losses of the first
+// steps with `interpret`. Exit status 1 if one differs, or if the model has not learned the text.
 import { readFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import { compile, distance, meaning, orThrow } from 'braid-gpu'

@@ -14,7 +14,8 @@ import type { Device, Shape } from './types.js'
  */
 type Size = number | { readonly axis: number }
 
-const product = (shape: readonly Dim[]): number =>
+/** The product of the sizes that are numbers. */
+export const product = (shape: readonly Dim[]): number =>
   shape.reduce<number>((n, size) => n * (typeof size === 'number' ? size : 1), 1)
 const symbols = (shape: readonly Dim[]): string =>
   shape

@@ -20,7 +20,7 @@ import type { Indices } from './gather.js'
 import type { Attrs, Operator } from './operator.js'
 import { named, withOptions } from './options.js'
 import { axisOf } from './reduce.js'
-import { reshapeOperator } from './reshape.js'
+import { product, reshapeOperator } from './reshape.js'
 import { topKOperator } from './top-k.js'
 import type { AxesFrom0, Device, Shape } from './types.js'
 
@@ -65,7 +65,7 @@ const spec = (x: BoundSpec, indices: BoundSpec, output: BoundSpec, attrs: Attrs)
   }
 }
 
-/** The sums of the rows of each index. The third input are the places of the rows in the order of the indices. */
+/** The sums of the rows of each index. The third input: the places of the rows in the order of the indices. */
 export const scatterAddOperator: Operator = {
   name: 'scatterAdd',
   infer,
@@ -146,10 +146,11 @@ type WithRows<
           : Shape
 
 /**
- * Sums of the rows of a value by an index for each: x[…, i, j, …] by indices of shape [i, j] is […, size, …], row n
- * of which is the sum of the rows whose index is n, and 0 where there is none (torch.index_add,
- * jax.ops.segment_sum). It is the gradient of `gather` and `embedding`: `rows.pipe(scatterAdd(tokens, { axis: 0,
- * size: vocabulary }))`. Indices are of i32; a row whose index is below 0, or not below the size, is not added.
+ * Sums of the rows of a value by an index for each: x[…, i, j, …] by indices of shape [i, j] is
+ * […, size, …], row n of which is the sum of the rows whose index is n, and 0 where there is none
+ * (torch.index_add, jax.ops.segment_sum). It is the gradient of `gather` and `embedding`:
+ * `rows.pipe(scatterAdd(tokens, { axis: 0, size: vocabulary }))`. Indices are of i32; a row whose index is
+ * below 0, or not below the size, is not added.
  *
  * The rows of one index are added in f64, always in the same order, and rounded once; whole numbers wrap, and
  * sums of u8 are i32.
@@ -176,7 +177,7 @@ export const scatterAdd = <I extends DType, R extends Shape, const A extends num
           'reshape the rows and the indices to one dimension',
         ),
       )
-    const line = isLine ? given : apply(reshapeOperator, at, given, [], { shape: [elementsOf(spec)] })
+    const line = isLine ? given : apply(reshapeOperator, at, given, [], { shape: [product(spec.shape)] })
     const order = apply(topKOperator, at, line, [], { axis: 0, largest: false })
     return apply(
       scatterAddOperator,
@@ -192,6 +193,3 @@ export const scatterAdd = <I extends DType, R extends Shape, const A extends num
     x: Device<D, S>,
   ) => Device<D extends 'u8' ? 'i32' : D, WithRows<S, AxesFrom0<S, A>, R, N>>
 }
-
-const elementsOf = ({ shape }: TensorSpec): number =>
-  shape.reduce<number>((count, size) => count * (typeof size === 'number' ? size : 1), 1)

@@ -42,7 +42,7 @@ class MapCode {
   std::string pair(std::size_t j, const Name& name) const;
   // bf16 or f16: both elements of this value lie in one word; f32: they are two floats.
   DType heldAs(std::size_t j) const { return held_[j]; }
-  // Whether an error of a few steps of f32 in this value is lost where all that is made of it is rounded.
+  // Whether an error of 2^-18 of this value is lost where all that is made of it is rounded to 16 bits.
   bool isCoarse(std::size_t j) const { return coarse_[j]; }
   // Whether it is the exponential of how far a number lies below the largest one of its row: 1 at most.
   bool isBelowOne(std::size_t j) const;

@@ -7,7 +7,9 @@
 namespace braid::test {
 namespace {
 
-TEST_P(Graphs, NodesAndEdgesAreReadBack) {
+class Structure : public Graphs {};
+
+TEST_P(Structure, NodesAndEdgesAreReadBack) {
   const Graph made = graph();
   const GraphNode a = add(made, NodeParams::empty()), b = add(made, NodeParams::empty(), {a});
   const GraphNode c = add(made, NodeParams::fill(words(1), 0, 4, 1), {a});
@@ -30,7 +32,7 @@ TEST_P(Graphs, NodesAndEdgesAreReadBack) {
   driver_->graphDestroy(made);
 }
 
-TEST_P(Graphs, WrongEdgesAreRefusedAndChangeNothing) {
+TEST_P(Structure, WrongEdgesAreRefusedAndChangeNothing) {
   const Graph made = graph(), other = graph();
   const GraphNode a = add(made, NodeParams::empty()), b = add(made, NodeParams::empty(), {a});
   const GraphNode far = add(other, NodeParams::empty());
@@ -46,7 +48,7 @@ TEST_P(Graphs, WrongEdgesAreRefusedAndChangeNothing) {
   driver_->graphDestroy(other);
 }
 
-TEST_P(Graphs, ACycleIsRefusedByInstantiate) {
+TEST_P(Structure, ACycleIsRefusedByInstantiate) {
   const Graph made = graph();
   const GraphNode a = add(made, NodeParams::empty()), b = add(made, NodeParams::empty(), {a});
   if (edge(made, b, a) == Status::ok) {
@@ -58,7 +60,7 @@ TEST_P(Graphs, ACycleIsRefusedByInstantiate) {
   driver_->graphDestroy(made);
 }
 
-TEST_P(Graphs, WrongParametersAreRefusedAndAddNothing) {
+TEST_P(Structure, WrongParametersAreRefusedAndAddNothing) {
   const Graph made = graph();
   const DeviceAddress memory = words(4);
   GraphNode node = nullptr;
@@ -69,7 +71,7 @@ TEST_P(Graphs, WrongParametersAreRefusedAndAddNothing) {
   driver_->graphDestroy(made);
 }
 
-TEST_P(Graphs, FillsHaveElementsOf1And2And4BytesAndRows) {
+TEST_P(Structure, FillsHaveElementsOf1And2And4BytesAndRows) {
   const DeviceAddress memory = words(16);
   write(memory, std::vector<std::uint32_t>(16, 0));
   const Graph made = graph();
@@ -82,7 +84,7 @@ TEST_P(Graphs, FillsHaveElementsOf1And2And4BytesAndRows) {
   driver_->graphDestroy(made);
 }
 
-TEST_P(Graphs, AChildIsACopy) {
+TEST_P(Structure, AChildIsACopy) {
   const DeviceAddress memory = words(2);
   write(memory, {0, 0});
   const Graph child = graph(), made = graph();
@@ -99,7 +101,7 @@ TEST_P(Graphs, AChildIsACopy) {
   driver_->graphDestroy(made);
 }
 
-TEST_P(Graphs, ACloneIsACopyWhoseNodesAreFound) {
+TEST_P(Structure, ACloneIsACopyWhoseNodesAreFound) {
   const DeviceAddress memory = words(1);
   write(memory, {0});
   const Graph made = graph();
@@ -119,7 +121,7 @@ TEST_P(Graphs, ACloneIsACopyWhoseNodesAreFound) {
 }
 
 // Although no node reads the condition any more.
-TEST_P(Graphs, AGraphThatAConditionWasMadeForIsNotCopied) {
+TEST_P(Structure, AGraphThatAConditionWasMadeForIsNotCopied) {
   const Graph made = graph(), parent = graph();
   add(made, NodeParams::empty());
   Condition condition = 0;
@@ -147,7 +149,7 @@ TEST_P(Graphs, AGraphThatAConditionWasMadeForIsNotCopied) {
   for (const Graph each : {made, parent}) driver_->graphDestroy(each);
 }
 
-TEST_P(Graphs, MemoryLivesInsideEachLaunch) {
+TEST_P(Structure, MemoryLivesInsideEachLaunch) {
   std::uint32_t* result = pinned(8);
   const Graph made = graph();
   GraphNode first = nullptr, second = nullptr;
@@ -179,7 +181,7 @@ TEST_P(Graphs, MemoryLivesInsideEachLaunch) {
   ASSERT_EQ(driver_->graphMemoryTrim(), Status::ok);
 }
 
-TEST_P(Graphs, AGraphWithMemoryNodesIsARootWithOneExecutableThatLosesNothing) {
+TEST_P(Structure, AGraphWithMemoryNodesIsARootWithOneExecutableThatLosesNothing) {
   const Graph made = graph(), parent = graph();
   GraphNode node = nullptr, refused = nullptr;
   DeviceAddress memory = 0;
@@ -209,7 +211,7 @@ TEST_P(Graphs, AGraphWithMemoryNodesIsARootWithOneExecutableThatLosesNothing) {
   for (const Graph each : {made, parent}) driver_->graphDestroy(each);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Graphs, ::testing::Values("host", "cuda"), named);
+INSTANTIATE_TEST_SUITE_P(Devices, Structure, ::testing::Values("host", "cuda"), named);
 
 }  // namespace
 }  // namespace braid::test

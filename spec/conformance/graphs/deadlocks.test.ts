@@ -158,7 +158,7 @@ describe.each(present)('calls that would wait for an ordered callback, on %s', n
     expect([segments(), state.called]).toEqual([0, true])
   })
 
-  it('a first launch of a graph with memory nodes is served; giving back the memory of graphs is refused', async () => {
+  it('a first launch with memory nodes is served; giving back the memory of graphs is refused', async () => {
     await using device = await deviceOf(name)
     const [lane, other] = [device.lane(), device.lane()]
     using result = device.pinned(KiB, other)

@@ -495,6 +495,7 @@ describe.each(present)('memory nodes on %s', name => {
     expect(await contentOf(device, lane, result)).toEqual([2])
     fits.definition[Symbol.dispose]()
   })
+
   it('graphs that do not run at once have more memory together than the device has', async () => {
     await using device = await deviceOf(name)
     const lane = device.lane()
