@@ -692,6 +692,14 @@ export interface NativeReplayFailure extends NativeFailure {
   readonly shortage?: NativeShortage
 }
 
+/** The event loop of the thread that asked for it. */
+export interface NativeEventLoop {
+  /** Turns without sleep for so many milliseconds from now. It calls no JavaScript for that. */
+  turn(milliseconds: number): void
+  /** Turns no longer for that. */
+  sleep(): void
+}
+
 export interface Addon {
   readonly version: string
   probe(): NativeReport
@@ -716,6 +724,7 @@ export interface Addon {
     options: NativeAllocatorOptions,
     trace: NativeTraceOps,
   ): Promise<NativeReplayFigures>
+  eventLoop(): NativeEventLoop
 }
 
 const candidates = [

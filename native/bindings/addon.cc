@@ -3,6 +3,7 @@
 #include "bindings/allocator_object.h"
 #include "bindings/convert.h"
 #include "bindings/device.h"
+#include "bindings/event_loop.h"
 #include "bindings/failure_object.h"
 #include "bindings/handle.h"
 #include "bindings/host_options.h"
@@ -76,6 +77,7 @@ Napi::Object init(Napi::Object exports) {
   define<openCudaDevice>(exports, "openCuda");
   define<openCaching>(exports, "openCaching");
   define<replayTrace>(exports, "replay");
+  define<eventLoop>(exports, "eventLoop");
   return exports;
 }
 

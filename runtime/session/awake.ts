@@ -1,3 +1,5 @@
+import type { NativeEventLoop } from '../addon.js'
+
 /** Milliseconds. A tick that takes no longer is awaited without sleep, and for no longer than this. */
 const patience = 5
 
@@ -12,24 +14,13 @@ export class Awake {
    * it.
    */
   #lately = 0
-  #until = 0
-  #turns = false
 
-  /** `waits`: whether a tick is in flight. */
-  constructor(private readonly waits: () => boolean) {}
+  constructor(private readonly loop: NativeEventLoop) {}
 
-  /** A tick has ended that took this many milliseconds. */
-  ended(took: number, now: number): void {
+  /** A tick has ended that took this many milliseconds. `waits`: another one is in flight. */
+  ended(took: number, waits: boolean): void {
     this.#lately = Math.max(Math.min(took, 8 * patience), this.#lately / 2)
-    if (this.#lately >= patience) return
-    this.#until = now + patience
-    if (this.#turns) return
-    this.#turns = true
-    setImmediate(this.#turn)
-  }
-
-  readonly #turn = (): void => {
-    this.#turns = this.waits() && performance.now() < this.#until
-    if (this.#turns) setImmediate(this.#turn)
+    if (!waits) this.loop.sleep()
+    else if (this.#lately < patience) this.loop.turn(patience)
   }
 }

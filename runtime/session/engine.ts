@@ -1,5 +1,5 @@
 import type { HostArray } from '../../dsl/index.js'
-import type { NativeFailure, NativeStats, NativeTrace } from '../addon.js'
+import { type NativeFailure, type NativeStats, type NativeTrace, native } from '../addon.js'
 import type { SessionDevice } from '../device/devices.js'
 import type { RunError } from '../errors.js'
 import type { Mismatch } from '../values.js'
@@ -55,7 +55,7 @@ export class Engine implements RunHost, OpenPlanHost, Omit<Keeper, 'alive'> {
   ) {
     this.#open = first
     const computesHere = devices.some(({ native }) => native.info.kind === 'host')
-    if (!computesHere) this.#awake = new Awake(() => this.ticks.flying > 0)
+    if (!computesHere) this.#awake = new Awake(native().eventLoop())
     this.drops = new Map(first.inputs.map(({ spec }) => [spec.name, 0]))
     first.begin(0, this)
   }
@@ -255,9 +255,9 @@ export class Engine implements RunHost, OpenPlanHost, Omit<Keeper, 'alive'> {
       this.#completedAt = now
     }
     run?.completed(failure ? this.failure : undefined, lease)
-    this.#awake?.ended(took, now)
     // A run that starts while an unsubscribed one drains waits for these slots.
     if (this.run !== run) this.run?.advance()
+    this.#awake?.ended(took, this.ticks.flying > 0)
     if (this.ticks.flying > 0) return
     for (const resolve of this.#onDrained.splice(0)) resolve()
     if (this.failure) void this.close()
