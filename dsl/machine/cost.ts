@@ -372,9 +372,9 @@ const blocksOfRows = ({ count, length, inner = 1 }: Rows, dtype: DType): number 
 }
 
 /** What a block of threads waits for the first of its row, and at barriers. Nanoseconds. */
-const blockLatency = 1350
+const blockLatency = 1500
 /** Instructions of fewer warps of a multiprocessor take so much longer: each waits for its own before. */
-const [enoughWarps, ofFewWarps] = [32, 1.2]
+const [enoughWarps, ofFewWarps] = [32, 1.25]
 /** Reads alone take less of the cache than the reads and writes by which its rate was measured. */
 const readAlone = 1.3
 const paceOf = (kernel: RowKernel | undefined): number =>
@@ -429,6 +429,8 @@ const timeOfBlocks = (
  * ones (results/models.md).
  */
 const acrossReach = { wide: 0.75, narrow: 0.6 } as const
+/** The same where a block has a multiprocessor to itself, and so reads while it does not write. */
+const aloneReach = 0.95
 
 const kernel = (
   { kernel: spec, flops = 0, movedBytes = 0, workingBytes, rows }: Work,
@@ -456,12 +458,13 @@ const kernel = (
   const isAcross = (reduced?.inner ?? 1) > 1 || (spec?.kind === 'reduce' && spec.inner > 1)
   const narrowest = spec?.kind === 'reduce' ? spec.input : narrowestOf(spec)
   const reach = elementBytes[narrowest] < 4 ? acrossReach.narrow : acrossReach.wide
-  const moving = isAcross ? memory / reach : memory
+  const rowsWorked = spec?.kind === 'map' ? mapWork(spec).kernel : undefined
+  const isAlone = rowsWorked?.together === 1
+  const moving = isAcross ? memory / reach : isAlone ? memory / aloneReach : memory
   const most = reduced === undefined ? Number.POSITIVE_INFINITY : blocksOfRows(reduced, narrowest)
   const used = share(Math.min(most, blocksOf(spec, movedBytes, bytesPerBlock)), multiprocessors)
   // Fewer blocks than multiprocessors occupy proportionally less of the bandwidth and the arithmetic.
   const fast = Math.max(used, 1 / multiprocessors)
-  const rowsWorked = spec?.kind === 'map' ? mapWork(spec).kernel : undefined
   const arithmetic = (arithmeticOf(spec, flops, device) * paceOf(rowsWorked)) / fast
   const inBlocks =
     rowsWorked === undefined ? 0 : timeOfBlocks(spec as MapSpec, rowsWorked, arithmetic * fast, device)
