@@ -255,6 +255,7 @@ export class Engine implements RunHost, OpenPlanHost, Omit<Keeper, 'alive'> {
       this.#completedAt = now
     }
     run?.completed(failure ? this.failure : undefined, lease)
+    if (lease) of.handled(tick, lease)
     // A run that starts while an unsubscribed one drains waits for these slots.
     if (this.run !== run) this.run?.advance()
     this.#awake?.ended(took, this.ticks.flying > 0)

@@ -20,32 +20,40 @@ const lost = new FinalizationRegistry<{ owner: LeaseOwner; tick: number }>(({ ow
 )
 
 /**
+ * The owner learns when the lease and all its values are lost. A lease that is returned by the subscriber that
+ * it is given to need not be watched, which spares most of them the cost.
+ */
+export const watchLease = (lease: Lease<unknown>, tick: number, owner: LeaseOwner): void => {
+  for (const value of Object.values(lease) as Leased[])
+    Object.defineProperty(Block.is(value) ? value : value.buffer, leaseOf, { value: lease })
+  lost.register(lease, { owner, tick }, lease)
+}
+
+/**
  * Makes the lease of one tick: a loan of its outputs. Returning it empties its arrays and frees its slot,
  * whose owner ends the loan of its blocks. `detach` makes a buffer's length 0.
  */
 export const makeLease = (
   tick: number,
-  outputs: readonly (readonly [name: string, value: Leased])[],
+  outputs: readonly { readonly spec: { readonly name: string } }[],
+  values: readonly Leased[],
   owner: LeaseOwner,
   detach: (buffer: ArrayBuffer) => void,
 ): Lease<Record<string, Leased>> => {
   const lease = {} as Record<string, Leased>
-  const token = {}
   let returned = false
   const dispose = (): void => {
     if (returned) return
     returned = true
-    lost.unregister(token)
-    for (const [, value] of outputs)
+    lost.unregister(lease)
+    for (const value of values)
       if (!Block.is(value) && value.buffer.byteLength > 0) detach(value.buffer as ArrayBuffer)
     owner.giveBack(tick, false)
   }
-  for (const [name, value] of outputs) {
+  for (let i = 0; i < outputs.length; i++) {
     // Defined, not assigned: an output may be called `__proto__` by a plan from elsewhere.
-    Object.defineProperty(lease, name, { value, enumerable: true })
-    Object.defineProperty(Block.is(value) ? value : value.buffer, leaseOf, { value: lease })
+    Object.defineProperty(lease, outputs[i]!.spec.name, { value: values[i], enumerable: true })
   }
   Object.defineProperty(lease, Symbol.dispose, { value: dispose })
-  lost.register(lease, { owner, tick }, token)
   return Object.freeze(lease) as unknown as Lease<Record<string, Leased>>
 }

@@ -6,7 +6,7 @@ import type { SessionDevice } from '../device/devices.js'
 import type { Lane } from '../device/lane.js'
 import { isKept, type KeptBlock, released, whenReleased } from '../device/released.js'
 import { fill, type Mismatch } from '../values.js'
-import { type Leased, type LeaseOwner, makeLease } from './lease.js'
+import { type LeaseOwner, makeLease, watchLease } from './lease.js'
 import { Loans, laneOfLoans } from './loans.js'
 import { inputViews, type Port, portsOf, viewsOf, type Written } from './ports.js'
 import type { Run } from './run.js'
@@ -59,7 +59,7 @@ export class OpenPlan implements LeaseOwner {
   readonly #submittedAt: Float64Array
   readonly #loans = new Loans()
   /** The outputs that are arrays of the host; by output on a device, what stands for the session's lanes. */
-  readonly #arrays: readonly Port[]
+  readonly #arrays: (slot: number) => readonly HostArray[]
   readonly #lanes: (Lane | undefined)[]
   readonly #detach = (view: ArrayBuffer): void => this.program.detach(view)
   #ticks: Ticks
@@ -78,7 +78,10 @@ export class OpenPlan implements LeaseOwner {
     const own = portsOf(plan, 'input', written)
     this.inputs = inputs?.map(name => own.find(({ spec }) => spec.name === name)!) ?? own
     this.outputs = portsOf(plan, 'output', written)
-    this.#arrays = this.outputs.filter(({ device }) => device === undefined)
+    this.#arrays = viewsOf(
+      program,
+      this.outputs.filter(({ device }) => device === undefined),
+    )
     this.#lanes = Array.from({ length: this.outputs.length })
     this.#views = inputViews(program, this.inputs, plan.inFlight)
     this.#owners = Array.from({ length: inFlight })
@@ -135,6 +138,11 @@ export class OpenPlan implements LeaseOwner {
     }
   }
 
+  /** The subscriber has had the lease of a tick, and may lose it from now on. */
+  handled(tick: number, lease: Lease<unknown>): void {
+    if (this.#ticks.isLeased(tick) && !this.kept.has(tick)) watchLease(lease, tick, this)
+  }
+
   giveBack(tick: number, lost: boolean): void {
     let lent: readonly KeptBlock[] = []
     try {
@@ -184,13 +192,12 @@ export class OpenPlan implements LeaseOwner {
   }
 
   #lease(tick: number, slot: number): Lease<unknown> {
-    const arrays = viewsOf(this.program, this.#arrays, slot)
+    const arrays = this.#arrays(slot)
     let next = 0
-    const values = this.outputs.map((port, i): readonly [string, Leased] => [
-      port.spec.name,
+    const values = this.outputs.map((port, i) =>
       port.device === undefined ? arrays[next++]! : this.#lend(tick, slot, port, port.device, i),
-    ])
-    return makeLease(tick, values, this, this.#detach)
+    )
+    return makeLease(tick, this.outputs, values, this, this.#detach)
   }
 
   #lend(tick: number, slot: number, { spec, root }: Port, device: number, output: number): Block {

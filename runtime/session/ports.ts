@@ -63,9 +63,10 @@ export const inputViews = (
   program: NativeProgram,
   ports: readonly Port[],
   slots: number,
-): readonly (readonly (readonly HostArray[])[])[] =>
-  Array.from({ length: slots }, (_, slot) =>
-    viewsOf(program, ports, slot).map((first, port) => {
+): readonly (readonly (readonly HostArray[])[])[] => {
+  const views = viewsOf(program, ports)
+  return Array.from({ length: slots }, (_, slot) =>
+    views(slot).map((first, port) => {
       const { rate, spec } = ports[port]!
       const at = (value: number): number => first.byteOffset + value * spec.bytes
       return Array.from({ length: rate }, (_, value) =>
@@ -73,21 +74,25 @@ export const inputViews = (
       )
     }),
   )
+}
 
 /**
- * The ports' memory in one slot. Ports that share a buffer share its one view, which a second call would
- * detach.
+ * The ports' memory in a slot. Ports that share a buffer share its one view, which a second call would detach.
  */
 export const viewsOf = (
   program: NativeProgram,
   ports: readonly Port[],
-  slot: number,
-): readonly HostArray[] => {
-  if (ports.length === 0) return []
-  const roots = new Map<number, ArrayBuffer>()
-  return ports.map(({ root, offset, spec }) => {
-    let buffer = roots.get(root)
-    if (buffer === undefined) roots.set(root, (buffer = program.view(root, slot)))
-    return arrayOver(buffer, offset, spec)
-  })
+): ((slot: number) => readonly HostArray[]) => {
+  const numbers = new Map<number, number>()
+  ports.forEach(({ root }, i) => numbers.has(root) || numbers.set(root, i))
+  const firsts = ports.map(({ root }) => numbers.get(root)!)
+  return slot => {
+    const views = new Array<HostArray | undefined>(ports.length)
+    ports.forEach(({ root, offset, spec }, i) => {
+      const first = views[firsts[i]!]
+      const buffer = first === undefined ? program.view(root, slot) : (first.buffer as ArrayBuffer)
+      views[i] = arrayOver(buffer, offset, spec)
+    })
+    return views as HostArray[]
+  }
 }

@@ -80,12 +80,14 @@ export class Ticks {
     this.#leave(tick)
   }
 
+  isLeased(tick: number): boolean {
+    const slot = this.#slots.get(tick)
+    return slot !== undefined && this.#states[slot] === 'leased'
+  }
+
   /** The ticks whose leases are out, oldest first. */
   leased(): readonly number[] {
-    return [...this.#slots]
-      .filter(([, slot]) => this.#states[slot] === 'leased')
-      .map(([tick]) => tick)
-      .sort((a, b) => a - b)
+    return [...this.#slots.keys()].filter(tick => this.isLeased(tick)).sort((a, b) => a - b)
   }
 
   #place(tick: number): boolean {

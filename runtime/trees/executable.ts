@@ -2,7 +2,7 @@ import type { HostArray, Lease } from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { NativeBuffer, NativeDevice, NativeFailure, NativeProgram, NativeProgramSpec } from '../addon.js'
 import { flatten, rootOf } from '../session/flatten.js'
-import { type LeaseOwner, makeLease } from '../session/lease.js'
+import { type LeaseOwner, makeLease, watchLease } from '../session/lease.js'
 import { inputViews, type Port, portsOf, viewsOf } from '../session/ports.js'
 import { Ticks } from '../session/ticks.js'
 import { fill } from '../values.js'
@@ -82,6 +82,7 @@ export class ProgramExecutable implements Executable {
   readonly inputs: readonly Port[]
   private readonly outputs: readonly Port[]
   private readonly views: readonly (readonly (readonly HostArray[])[])[]
+  private readonly arrays: (slot: number) => readonly HostArray[]
   private readonly done: ((failure: NativeFailure | null, lease: Lease<unknown> | undefined) => void)[] = []
   private readonly ofGraphs: number
   private closing: Promise<void> | undefined
@@ -98,6 +99,7 @@ export class ProgramExecutable implements Executable {
     this.inputs = portsOf(plan, 'input').filter(isPinned)
     this.outputs = portsOf(plan, 'output').filter(isPinned)
     this.views = inputViews(program, this.inputs, plan.inFlight)
+    this.arrays = viewsOf(program, this.outputs)
     program.onTick((tick, failure) => this.completed(tick, failure))
   }
 
@@ -149,11 +151,8 @@ export class ProgramExecutable implements Executable {
       done(failure, undefined)
       return
     }
-    const values = viewsOf(this.program, this.outputs, slot)
-    const named = this.outputs.map(({ spec }, i) => [spec.name, values[i]!] as const)
-    done(
-      null,
-      makeLease(tick, named, this, view => this.program.detach(view)),
-    )
+    const lease = makeLease(tick, this.outputs, this.arrays(slot), this, view => this.program.detach(view))
+    watchLease(lease, tick, this)
+    done(null, lease)
   }
 }
