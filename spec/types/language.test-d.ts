@@ -203,6 +203,19 @@ graph({ a: tensor('f32', ['n', 3]), b: tensor('f32', [5, 3]), c: tensor('f16', [
   none.pipe(add(x))
 
   const mapped = x.pipe(map((p, q) => p.mul(q).add(1), x.pipe(reshape(['n', 3]))))
+  const image = param('image', tensor('f32', [8, 32, 7, 7]))
+  const flat = image.pipe(reshape([8, -1]))
+  same<typeof flat, F32<readonly [8, 1568]>>(true)
+  const halves = image.pipe(reshape([-1, 16, 14, 7]))
+  same<typeof halves, F32<readonly [8, 16, 14, 7]>>(true)
+  const symbol = x.pipe(reshape([-1, 3]))
+  same<typeof symbol, F32<readonly ['n', 3]>>(true)
+  const parts = x.pipe(reshape(['n', -1, 1]))
+  same<typeof parts, F32<readonly ['n', 3, 1]>>(true)
+  const large = image.pipe(reshape([-1]))
+  same<typeof large, F32<readonly [number]>>(true)
+  // @ts-expect-error 1,568 elements of a row, and a weight of 1,569
+  flat.pipe(matmul(param('f', tensor('f32', [1569, 10]))))
   same<typeof mapped, F32<readonly ['n', 3]>>(true)
   // @ts-expect-error the operands of map have two element types
   x.pipe(map((p, q) => p.mul(q), h))

@@ -6,7 +6,8 @@ import { maxRank, validSpec } from '../tensor.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import type { Attrs, Operator } from './operator.js'
-import type { Device, Shape } from './types.js'
+import type { ProductOver } from './sizes.js'
+import type { Device, IsOpenShape, Shape } from './types.js'
 
 /**
  * A size of the new shape: a number, or the size of an axis of the input (so that a symbol is kept and bound
@@ -85,11 +86,26 @@ const attrsOf =
     return E.right({ shape })
   }
 
-type Known<S extends Shape> = { readonly [K in keyof S]: S[K] extends -1 ? number : S[K] }
+type Others<N extends Shape> = N extends readonly [infer First, ...infer R extends Shape]
+  ? First extends -1
+    ? Others<R>
+    : readonly [First, ...Others<R>]
+  : readonly []
+
+/** The new shape, its -1 worked out where the sizes of both are known. */
+export type Reshaped<S extends Shape, N extends Shape> = {
+  readonly [K in keyof N]: N[K] extends -1
+    ? IsOpenShape<S> extends true
+      ? number
+      : ProductOver<S, Others<N>> extends infer Size extends Dim
+        ? Size
+        : number
+    : N[K]
+}
 
 /** The same elements in another shape, row-major; one dimension may be -1. A view: no element moves. */
 export const reshape = <const N extends Shape>(shape: N) => {
   const at = here()
   const view = (x: unknown): unknown => apply(reshapeOperator, at, x, [], attrsOf(shape))
-  return view as unknown as <D extends DType, S extends Shape>(x: Device<D, S>) => Device<D, Known<N>>
+  return view as unknown as <D extends DType, S extends Shape>(x: Device<D, S>) => Device<D, Reshaped<S, N>>
 }

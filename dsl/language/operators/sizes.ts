@@ -179,3 +179,61 @@ type PlacesOf<Input, Span extends Units, Stride, Padding extends Units> = [
         : number
       : never
     : number
+
+/** The product of sizes: of those that are not 1, where there is one, the size itself, even if it is a symbol. */
+export type Product<N extends readonly unknown[], Made = 1> = N extends readonly [infer First, ...infer R]
+  ? Product<R, Times<Made, First>>
+  : Made
+
+type Times<A, B> = A extends 1
+  ? B
+  : B extends 1
+    ? A
+    : [CanCount<A>, CanCount<B>] extends [true, true]
+      ? HasDigits<`${A & number}${B & number}`, readonly [0, 0, 0, 0]> extends true
+        ? HasDigits<`${A & number}`, readonly [0, 0]> extends true
+          ? Copies<Count<B & number>, Count<A & number>>['length']
+          : Copies<Count<A & number>, Count<B & number>>['length']
+        : number
+      : number
+
+/**
+ * The product of sizes divided by that of others, each of which is one of the sizes, divides one of them, or is
+ * divided by some: where the one left is a symbol, that.
+ */
+export type ProductOver<S extends readonly unknown[], By extends readonly unknown[]> = By extends readonly [
+  infer First,
+  ...infer R,
+]
+  ? Without<S, First> extends infer Left extends readonly unknown[]
+    ? ProductOver<Left, R>
+    : Divided<S, First> extends readonly [
+          infer Left extends readonly unknown[],
+          infer Rest extends readonly unknown[],
+        ]
+      ? ProductOver<Left, readonly [...Rest, ...R]>
+      : number
+  : Product<S>
+
+type Without<
+  S extends readonly unknown[],
+  N,
+  Before extends readonly unknown[] = readonly [],
+> = S extends readonly [infer First, ...infer R]
+  ? [First, N] extends [N, First]
+    ? readonly [...Before, ...R]
+    : Without<R, N, readonly [...Before, First]>
+  : undefined
+
+/** The sizes with one divided by N; or without one that divides N, and what is left of N. */
+type Divided<
+  S extends readonly unknown[],
+  N,
+  Before extends readonly unknown[] = readonly [],
+> = S extends readonly [infer First, ...infer R]
+  ? Quotient<First, N> extends readonly [infer Q extends number, 0]
+    ? readonly [readonly [...Before, Q, ...R], readonly []]
+    : Quotient<N, First> extends readonly [infer Q extends number, 0]
+      ? readonly [readonly [...Before, ...R], readonly [Q]]
+      : Divided<R, N, readonly [...Before, First]>
+  : undefined
