@@ -372,7 +372,7 @@ const blocksOfRows = ({ count, length, inner = 1 }: Rows, dtype: DType): number 
 }
 
 /** What a block of threads waits for the first of its row, and at barriers. Nanoseconds. */
-const blockLatency = 1500
+const blockLatency = 1350
 /** Instructions of fewer warps of a multiprocessor take so much longer: each waits for its own before. */
 const [enoughWarps, ofFewWarps] = [32, 1.25]
 /** Reads alone take less of the cache than the reads and writes by which its rate was measured. */

@@ -4,7 +4,7 @@
 
 #include "bindings/graph_state.h"
 #include "bindings/handle.h"
-#include "bindings/unsafe_calls.h"
+#include "driver/unsafe_calls.h"
 
 namespace braid::bindings {
 namespace {
@@ -61,7 +61,7 @@ struct Call {
 // What graphs that have gone held may be wanted now.
 void releaseEnded(const AllocatorDevice& device) {
   if (!device.graphs || !device.graphs->cleanup->hasWork()) return;
-  const UnsafeCalls allowed(device);
+  const UnsafeCalls allowed(device.capturing());
   device.graphs->cleanup->drain();
 }
 
@@ -108,7 +108,7 @@ napi_value free(napi_env env, napi_callback_info info) {
   const auto bytes = static_cast<std::int64_t>(block->size);
   AllocatorDevice& device = call.device();
   Status status = device.driver->bind();
-  const UnsafeCalls allowed(device);
+  const UnsafeCalls allowed(device.capturing());
   if (status == Status::ok) status = device.memory->free(block, call.owner == &device.spaces[1]);
   if (status != Status::invalidHandle) device.weigh(-bytes);
   return code(env, static_cast<int>(status));

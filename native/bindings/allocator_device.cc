@@ -75,9 +75,11 @@ void AllocatorDevice::drain(bool allLanes) {
   driver->bind();
   for (LaneId id = 0; id < lanes->count(); ++id) {
     const bool own = id < laneKinds.size() && laneKinds[id] != LaneKind::none;
-    if (own || allLanes || scriptedPools) lanes->synchronizeLane(lanes->at(id));
+    if (own || scriptedPools || (allLanes && !closed_)) lanes->synchronizeLane(lanes->at(id));
   }
 }
+
+void AllocatorDevice::awaitWaits() { const std::unique_lock lock(inUse); }
 
 // The blocks that this share still owns; views that JavaScript has transferred keep theirs.
 void AllocatorDevice::freeBlocks() {

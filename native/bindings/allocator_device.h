@@ -2,6 +2,7 @@
 
 #include <node_api.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -58,11 +59,10 @@ struct Gate {
 //   - A handle is a number. A lane's is its id and a pool's its index, and both are checked. A block's and an
 //     event's is an address, valid until the allocators are destroyed: after `closed_` no handle is used.
 //   - All calls come from the JavaScript thread, except waits: those hold `inUse` shared, and `destroy` takes
-//   it
-//     alone.
+//     it alone. What a wait is for may need JavaScript (another share's work, a reference), so `close` first
+//     sees off the JavaScript thread that no wait is left.
 //   - A source that is a JavaScript function is called under the allocator's mutex: calls that it makes to
-//   the
-//     device are refused.
+//     the device are refused.
 class AllocatorDevice {
  public:
   AllocatorDevice(napi_env env, std::shared_ptr<DeviceMemory> memory);
@@ -102,12 +102,16 @@ class AllocatorDevice {
   // Waits until its own lanes are idle, and all lanes where a pool's memory is JavaScript's. Off the
   // JavaScript thread. A lane's failure has been reported to its users before.
   void drain(bool allLanes = false);
+  // Waits until no other thread waits for this share. Off the JavaScript thread.
+  void awaitWaits();
   // Calls no JavaScript any more: work that waits for it goes on without. Idempotent.
   void leaveJavaScript();
   // Frees its blocks, pools and lanes, but no pinned memory that JavaScript has transferred. After `close`
   // and `drain`.
   void destroy();
   bool closed() const { return closed_; }
+  // The driver while a capture is under way in a mode that forbids calls of this thread; else null.
+  Driver* capturing() const { return strictCaptures > 0 ? driver : nullptr; }
 
   const napi_env env;
   const std::thread::id thread = std::this_thread::get_id();
@@ -144,7 +148,8 @@ class AllocatorDevice {
   void reportBytes();
   void freeBlocks();
 
-  bool closed_ = false, destroyed_ = false, hooked_ = false;
+  std::atomic<bool> closed_ = false;
+  bool destroyed_ = false, hooked_ = false;
   int refusal_ = 0;
   static constexpr int windowLength = 4096;
   int window_ = windowLength;

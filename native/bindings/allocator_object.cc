@@ -411,7 +411,11 @@ Napi::Value close(const Napi::CallbackInfo& info) {
   detachViews(*device);
   device->close();
   return runAsync(
-      info.Env(), "braid.close", [device] { device->drain(); },
+      info.Env(), "braid.close",
+      [device] {
+        device->drain();
+        device->awaitWaits();
+      },
       [device](Napi::Env env) -> Napi::Value {
         // The callbacks of the last work.
         if (device->channel) device->channel->deliver(env);

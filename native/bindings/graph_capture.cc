@@ -5,7 +5,7 @@
 #include "bindings/graph_object.h"
 #include "bindings/graph_params.h"
 #include "bindings/handle.h"
-#include "bindings/unsafe_calls.h"
+#include "driver/unsafe_calls.h"
 #include "memory/capture_memory.h"
 
 namespace braid::bindings {
@@ -107,7 +107,7 @@ Napi::Value wait(const Napi::CallbackInfo& info) {
   Lane& lane = laneAt(info, *self->device, 0);
   const auto event = unwrapped<GraphEvent>(info.Env(), info[1]);
   if (!event || !event->event) throw Napi::TypeError::New(info.Env(), "event must be a NativeGraphEvent");
-  const UnsafeCalls allowed(*self->device);
+  const UnsafeCalls allowed(self->device->capturing());
   checkGraph(info.Env(), *self->device, self->memory.join(lane), "eventRecord");
   Status status = self->device->driver->streamWait(lane.stream, event->event);
   if (status == Status::ok) status = self->memory.wait(lane, event.get());
@@ -172,7 +172,7 @@ Napi::Value malloc(const Napi::CallbackInfo& info) {
       throw;
     }
   }
-  const UnsafeCalls allowed(device);
+  const UnsafeCalls allowed(device.capturing());
   if (device.graphs->cleanup->hasWork()) device.graphs->cleanup->drain();
   MemorySpace& space = device.spaces[0];
   caching::Block* block = nullptr;

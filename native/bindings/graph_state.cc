@@ -1,6 +1,5 @@
 #include "bindings/graph_state.h"
-
-#include "bindings/unsafe_calls.h"
+#include "driver/unsafe_calls.h"
 
 #include <chrono>
 #include <thread>
@@ -50,7 +49,7 @@ GraphState::GraphState(AllocatorDevice& device, const Waker& waker) : cleanup(cl
                                     const auto queue = weak.lock();
                                     if (!queue || !device.driver || device.driver->bind() != Status::ok)
                                       return;
-                                    const UnsafeCalls allowed(device);
+                                    const UnsafeCalls allowed(device.capturing());
                                     // An allocation may have drained it already.
                                     queue->drain();
                                     reportReleased(device);

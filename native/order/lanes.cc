@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "driver/unsafe_calls.h"
+
 namespace braid {
 namespace {
 
@@ -262,6 +264,7 @@ Status Lanes::pollLane(Lane& lane) {
 
 void Lanes::hostAwaited(Mark* mark) {
   std::lock_guard lock(awaitedMutex_);
+  const UnsafeCalls allowed(&driver_);
   // The list stays as long as what is under way, though nobody may ever ask.
   for (int looked = 0; looked < 2 && !awaited_.empty() && poll(*awaited_.front()) == Status::ok; ++looked) {
     awaited_.front()->release();
@@ -275,9 +278,12 @@ void Lanes::hostAwaited(Mark* mark) {
 
 bool Lanes::pollAwaited() {
   std::lock_guard lock(awaitedMutex_);
-  while (!awaited_.empty() && poll(*awaited_.front()) != Status::notReady) {
+  // The caller may be capturing: without this the driver refuses to say, and its capture is invalid.
+  const UnsafeCalls allowed(&driver_);
+  for (; !awaited_.empty(); awaited_.pop_front()) {
+    const Status status = poll(*awaited_.front());
+    if (status != Status::ok && !isSticky(status)) break;
     awaited_.front()->release();
-    awaited_.pop_front();
   }
   anyAwaited_.store(!awaited_.empty());
   return !awaited_.empty();

@@ -15,17 +15,17 @@ import { flatten } from './flatten.js'
 import { cancelled, disposedParams, tooFewDevices, tooManyInFlight, unreadable } from './messages.js'
 import { OpenPlan } from './open-plan.js'
 import { checkOptions, type DeviceChoice, type OpenOptions } from './options.js'
-import { checkParams, deviceParams, loadParams, type ParamSources } from './params.js'
+import { checkParams, deviceParams, loadParams, type ParamSources, withParamFile } from './params.js'
 import type { Written } from './ports.js'
 import { referencesFor } from './references.js'
 import { type Following, makeSession, type Session } from './session.js'
 import {
   deviceOf,
   OpeningFailed,
-  pathOf,
+  pathIn,
   SharedParams,
   share,
-  sourcesOf,
+  sourcesIn,
   withBlocks,
 } from './shared-params.js'
 import { checkState, loadStates } from './state.js'
@@ -49,10 +49,11 @@ export const open =
     plan: Plan<I, O>,
     options: OpenOptions = {},
   ): TaskEither<DeviceError, Session<I, O>> =>
-  async () => {
-    const checked = checkAll(plan, options)
-    return E.isLeft(checked) ? checked : opened<I, O>(checked.right, options)
-  }
+  () =>
+    withParamFile(options, async given => {
+      const checked = checkAll(plan, given)
+      return E.isLeft(checked) ? checked : opened<I, O>(checked.right, given, options)
+    })
 
 /** The plan to run, or every error of the plan and of the options. */
 const checkAll = (plan: Plan, options: OpenOptions): E.Either<DeviceError, Plan> => {
@@ -74,19 +75,21 @@ const checkAll = (plan: Plan, options: OpenOptions): E.Either<DeviceError, Plan>
 /** The errors of a verified plan with valid options. */
 const errorsTogether = (plan: Plan, options: OpenOptions): readonly DeviceError[] => {
   const { inFlight = plan.inFlight } = options
-  const params = sourcesIn(options)
+  const params = sourcesIn(options.params)
   return [
     ...unrunnable(plan),
     ...choiceErrors(chosen(options), plan.devices, problem => tooFewDevices(plan, problem)),
     ...(inFlight <= plan.inFlight ? [] : [tooManyInFlight(plan, inFlight)]),
-    ...checkParams(plan, params, writtenIn(plan), new Set(), fileOf(options)),
+    ...checkParams(plan, params, writtenIn(plan), new Set(), pathIn(options.params)),
     ...checkState(plan, options.state),
   ]
 }
 
+/** `given`: the options as they were given, by which a plan that follows opens a file again. */
 const opened = async <I extends Ports, O extends Ports>(
   plan: Plan,
   options: OpenOptions,
+  given: OpenOptions,
 ): Promise<E.Either<DeviceError, Session<I, O>>> => {
   const { signal } = options
   const { device: wanted = 'auto' } = chosen(options)
@@ -103,7 +106,7 @@ const opened = async <I extends Ports, O extends Ports>(
   const made = await openPlan(plan, devices, options, {
     shared: SharedParams.is(options.params) ? options.params : undefined,
     isShared: () => true,
-    sources: sourcesIn(options),
+    sources: sourcesIn(options.params),
     elsewhere: new Set(),
     named: device => (wanted === 'auto' || devices.length > 1 ? ownName(device) : opening),
   })
@@ -117,34 +120,46 @@ const opened = async <I extends Ports, O extends Ports>(
     engine: new Engine(made.right, devices),
     traced: options.trace === true,
     leaseWarningMs: options.leaseWarningMs ?? 5000,
-    following: following(devices, options),
+    following: following(devices, given),
   }
   return E.right(makeSession<I, O>(parts))
 }
 
 /** Opens plans that follow the one that runs, on the session's devices. */
 const following =
-  (devices: readonly SessionDevice[], opened: OpenOptions): Following =>
-  async (given, before, options, signal) => {
-    const checked = checkFollowing(given, before.plan, options, opened)
-    if (E.isLeft(checked)) return checked
-    const { plan, pairs, params } = checked.right
-    const merged = {
-      ...opened,
-      state: options.state,
-      signal,
-      references: { ...opened.references, ...options.references },
-    }
-    const made = await openPlan(plan, devices, merged as OpenOptions, {
-      shared: params.shared,
-      isShared: params.isShared,
-      sources: params.sources,
-      elsewhere: new Set(pairs.keys()),
-      named: ownName,
-      inputs: before.inputs.map(({ spec }) => spec.name),
-    })
-    return E.isLeft(made) ? made : E.right({ plan: made.right, taken: taken(pairs, made.right.shared) })
+  (devices: readonly SessionDevice[], given: OpenOptions): Following =>
+  (plan, before, options, signal) =>
+    withParamFile(options, own =>
+      withParamFile(given, opened => openFollowing(plan, before, own, opened, devices, signal)),
+    )
+
+const openFollowing = async (
+  given: Plan,
+  before: OpenPlan,
+  options: SwapOptions,
+  opened: OpenOptions,
+  devices: readonly SessionDevice[],
+  signal: AbortSignal,
+): ReturnType<Following> => {
+  const checked = checkFollowing(given, before.plan, options, opened)
+  if (E.isLeft(checked)) return checked
+  const { plan, pairs, params } = checked.right
+  const merged = {
+    ...opened,
+    state: options.state,
+    signal,
+    references: { ...opened.references, ...options.references },
   }
+  const made = await openPlan(plan, devices, merged as OpenOptions, {
+    shared: params.shared,
+    isShared: params.isShared,
+    sources: params.sources,
+    elsewhere: new Set(pairs.keys()),
+    named: ownName,
+    inputs: before.inputs.map(({ spec }) => spec.name),
+  })
+  return E.isLeft(made) ? made : E.right({ plan: made.right, taken: taken(pairs, made.right.shared) })
+}
 
 /** The plan that follows and what passes over to it, or every error of it and of the options. */
 const checkFollowing = (
@@ -270,12 +285,6 @@ const whyNotOpened = (
   )
   return openFailure(error, named(devices[found]!), plan, found)
 }
-
-const sourcesIn = ({ params = {} }: OpenOptions): ParamSources =>
-  SharedParams.is(params) ? sourcesOf(params) : params
-
-const fileOf = ({ params = {} }: OpenOptions): string | undefined =>
-  SharedParams.is(params) ? pathOf(params) : undefined
 
 /** Runs the body with the parameters that are on the session's devices already: buffers and their blocks. */
 const withShared = async <A>(

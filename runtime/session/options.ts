@@ -5,9 +5,9 @@ import type { DeviceName } from '../device/devices.js'
 import { MemPool } from '../device/mem-pool.js'
 import { badOption, type Check, check, checkEach, flag, object, whole } from '../device/settings/checks.js'
 import type { DeviceError } from '../errors.js'
-import type { ParamSources } from './params.js'
+import { paramsWanted } from './params.js'
 import type { References } from './references.js'
-import type { SharedParams } from './shared-params.js'
+import type { GivenParams } from './shared-params.js'
 import type { StateSources } from './state.js'
 
 /** A device's name, or a device that is open. */
@@ -29,9 +29,10 @@ export interface OpenOptions {
   /** Fewer ticks at once than the plan has slots for. */
   readonly inFlight?: number
   /**
-   * The values of the graph's parameters, by name; or those that sessions share, from `params(device, …)`.
+   * The values of the graph's parameters: by name; or a file that has each under its name,
+   * `safetensors(path)`; or those that sessions share, from `params(device, …)`.
    */
-  readonly params?: ParamSources | SharedParams
+  readonly params?: GivenParams
   /**
    * Values of states before the first tick, by name; or a file of all of them: `safetensors(path)`, as
    * `session.state.save(path)` wrote it. States without one begin as the graph says.
@@ -65,7 +66,7 @@ const checks: Readonly<Record<keyof OpenOptions, Check>> = {
   ),
   pool: check('a MemPool, from device.pool()', value => MemPool.is(value)),
   inFlight: whole('', 1),
-  params: object,
+  params: check(paramsWanted, object.holds),
   state: check(
     "values of states by name, or safetensors('state.safetensors')",
     value => typeof value === 'function' || (object.holds(value) && !(value instanceof URL)),

@@ -84,7 +84,7 @@ export const viewsOf = (
   ports: readonly Port[],
 ): ((slot: number) => readonly HostArray[]) => {
   const numbers = new Map<number, number>()
-  ports.forEach(({ root }, i) => numbers.has(root) || numbers.set(root, i))
+  for (const [i, { root }] of ports.entries()) if (!numbers.has(root)) numbers.set(root, i)
   const firsts = ports.map(({ root }) => numbers.get(root)!)
   return slot => {
     const views = new Array<HostArray | undefined>(ports.length)

@@ -15,6 +15,7 @@ import {
   type ParamFile,
   type ParamSource,
   type ParamSources,
+  sourcesFrom,
   sourcesOfFile,
 } from './params.js'
 import { type Resident, SharedWrites } from './shared-writes.js'
@@ -343,3 +344,15 @@ export const params = async (
     throw error
   }
 }
+
+/**
+ * The values of a plan's parameters: by name; or a file that has each under its name, `safetensors(path)`; or
+ * those that sessions share, from `params(device, …)`.
+ */
+export type GivenParams = ParamSources | ParamFile | SharedParams
+
+/** The source of each parameter that was given, where the file is open; and that file's path. */
+export const sourcesIn = (given: GivenParams = {}): ParamSources =>
+  SharedParams.is(given) ? sourcesOf(given) : sourcesFrom(given as ParamSources | Safetensors)
+export const pathIn = (given: GivenParams = {}): string | undefined =>
+  SharedParams.is(given) ? pathOf(given) : isFile(given) ? given.path : undefined

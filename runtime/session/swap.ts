@@ -6,11 +6,12 @@ import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import { showSpec } from '../../dsl/ir/tensor.js'
 import { badOption, type Check, check, checkEach, object, oneOf } from '../device/settings/checks.js'
 import type { DeviceError } from '../errors.js'
+import type { Safetensors } from '../files/safetensors.js'
 import { cannotFollow, otherDevices } from './messages.js'
-import { isFile, type ParamSources, paramsByName } from './params.js'
+import { isFile, type ParamSources, paramsByName, paramsWanted, sourcesFrom } from './params.js'
 import { type Port, portsOf, specOf } from './ports.js'
 import type { References } from './references.js'
-import { pathOf, SharedParams, sourcesOf } from './shared-params.js'
+import { type GivenParams, pathIn, pathOf, SharedParams, sourcesIn, sourcesOf } from './shared-params.js'
 import type { StateSources } from './state.js'
 
 export interface SwapOptions {
@@ -20,10 +21,10 @@ export interface SwapOptions {
    */
   readonly keep?: 'state' | 'nothing'
   /**
-   * Parameters that do not pass over, by name; or shared ones. All others pass over from the plan that runs,
+   * Parameters that do not pass over, as in `open`. All others pass over from the plan that runs,
    * with what was written to them; those that it does not have come from the `params` of `open`.
    */
-  readonly params?: ParamSources | SharedParams
+  readonly params?: GivenParams
   /** Values of states that do not pass over, as in `open`. */
   readonly state?: StateSources
   /** As in `open`, of which those are the default. */
@@ -42,7 +43,7 @@ export class SwapError extends Error {
 
 const checks: Readonly<Record<keyof SwapOptions, Check>> = {
   keep: oneOf(['state', 'nothing']),
-  params: object,
+  params: check(paramsWanted, object.holds),
   state: check(
     "values of states by name, or safetensors('state.safetensors')",
     value => typeof value === 'function' || (object.holds(value) && !(value instanceof URL)),
@@ -66,25 +67,24 @@ export interface FollowingParams {
   readonly path: string | undefined
 }
 
-/** `opened`: what the session was opened with. */
+/** Both with their files open. `opened`: what the session was opened with. */
 export const followingParams = (
   given: SwapOptions['params'],
-  opened: ParamSources | SharedParams = {},
+  opened: SwapOptions['params'],
 ): FollowingParams => {
   if (SharedParams.is(given)) {
     const sources = sourcesOf(given)
     const names = new Set(Object.keys(sources))
     return { sources, shared: given, isShared: () => true, given: names, path: pathOf(given) }
   }
-  const own = given ?? {}
+  const own = sourcesFrom((given ?? {}) as ParamSources | Safetensors)
   const shared = SharedParams.is(opened) ? opened : undefined
-  const before = SharedParams.is(opened) ? sourcesOf(opened) : opened
   return {
-    sources: { ...before, ...own },
+    sources: { ...sourcesIn(opened), ...own },
     shared,
     isShared: name => !Object.hasOwn(own, name),
     given: new Set(Object.keys(own)),
-    path: given === undefined && shared !== undefined ? pathOf(shared) : undefined,
+    path: given === undefined ? pathIn(opened) : undefined,
   }
 }
 

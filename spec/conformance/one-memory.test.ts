@@ -341,6 +341,34 @@ describe.each(present)('shared parameters, on %s', name => {
     await expect(params(device, 7 as never)).rejects.toThrow('safetensors(path)')
   })
 
+  it('are read from a file that `open` or `swap` is given, which is closed again', async () => {
+    await using device = orThrow(await Device.open(name)())
+    const path = await written('given', { w: [size, size] })
+    const [first, next] = plans as [Plan, Plan]
+    const file = safetensors(path)
+    await using session = orThrow(await open(first, { device, params: file })())
+    expect(await answers(session as never)).toBe(32)
+    await session.swap(next)
+    expect(await answers(session as never)).toBe(32)
+    await session.swap(first, { params: file })
+    expect(await answers(session as never)).toBe(32)
+    const none = join(folder, 'none.safetensors')
+    const [missing] = await failuresOf(first, { params: safetensors(none) })
+    expect(missing).toMatchObject({ _tag: 'WrongParam', at: none })
+    const other = await written('other', { v: [size, size] })
+    const [absent] = await failuresOf(first, { params: safetensors(other) })
+    expect(absent).toMatchObject({ _tag: 'MissingParam', at: other, subject: 'w', found: 'v' })
+    const open_ = orThrow(await file())
+    await using again = orThrow(await open(first, { device, params: open_ })())
+    expect(await answers(again as never)).toBe(32)
+    await open_.close()
+    for (const wrong of [() => 7, async () => undefined, () => Promise.reject(new Error('no'))] as never[]) {
+      const [refused] = await failuresOf(first, { params: wrong })
+      expect(refused).toMatchObject({ _tag: 'BadOption', at: 'params' })
+      expect(refused!.wanted).toContain('safetensors(')
+    }
+  })
+
   it('are read from a file, which is open until they are disposed of', async () => {
     await using device = orThrow(await Device.open(name, { allocator: { maxSplit: 2 ** 30 } })())
     const path = await written('weights', { w: [size, size] })
@@ -390,6 +418,34 @@ describe.each(present)('shared parameters, on %s', name => {
     await expect(params(device, safetensors(none))).rejects.toThrow(none)
     expect(device.stats()['allocated_bytes.all.current']).toBe(0)
   })
+})
+
+describe.each(present)('several Devices of one name, on %s', name => {
+  it.runIf(name === 'host')(
+    'one closes while it waits for work of another that needs JavaScript',
+    async () => {
+      for (let round = 0; round < 5; round++) {
+        const [one, two] = [orThrow(await Device.open(name)()), orThrow(await Device.open(name)())]
+        const lane = two.lane()
+        const kernel = await two.kernel({
+          ...{ name: 'copy', cuda: 'none', reads: { x: 'f32' }, writes: { y: 'f32' } },
+          reference: ({ x }, { y }) => void y.set(x),
+        })
+        const [x, y] = [lane.malloc(64), lane.malloc(64)]
+        const launches = () => {
+          for (let i = 0; i < 20; i++) lane.launch(kernel, { reads: { x }, writes: { y }, grid: 1, block: 1 })
+        }
+        launches()
+        const emptied = one.emptyCache()
+        const closed = one.close()
+        const busy = performance.now() + 10
+        while (performance.now() < busy);
+        launches()
+        await Promise.all([emptied, closed])
+        await two.close()
+      }
+    },
+  )
 })
 
 describe.each(present)('several threads, on %s', name => {
