@@ -67,7 +67,7 @@ const wantedOf = (spec: ValueSpec): string => {
 const nextOf = (spec: ValueSpec, count: number | undefined): string => {
   const { written, shape } = spec
   const symbols = (written?.shape ?? []).filter(dim => typeof dim === 'string')
-  if (count === undefined) return `give a ${arrayTypes[spec.dtype].name}, or the bytes of one`
+  if (count === undefined) return `give a ${arrayTypes[spec.dtype].name}, or its bytes in an ArrayBuffer`
   if (written === undefined)
     return (
       'give a value of that type and length; ' +

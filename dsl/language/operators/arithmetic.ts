@@ -23,9 +23,10 @@ export interface Arithmetic {
   ) => Device<E, Broadcast<S, R>>
 }
 
-/** Whether f32 holds the number as a finite one. JSON, and so a plan, has no others. */
+/** Whether f32 holds the number, be it infinite. A NaN is none that is meant. */
 export const isOperandNumber = (value: unknown): value is number =>
-  typeof value === 'number' && Number.isFinite(Math.fround(value))
+  typeof value === 'number' &&
+  (Number.isFinite(Math.fround(value)) || Math.abs(value) === Number.POSITIVE_INFINITY)
 
 /** The attributes of an elementwise node from the instruction that yields its second operand. */
 export type OfOperand = (second: MapInstruction) => Attrs
@@ -40,9 +41,9 @@ export const operandOf = (operator: Operator, attrsOf: OfOperand): unknown => {
       if (isOperandNumber(operand)) return apply(operator, at, x, [], attrsOf(['const', operand]))
       builderOf(x).report(at, operator.name, {
         _tag: typeof operand === 'number' ? 'BadAttribute' : 'NotAFlow',
-        wanted: 'a flow, or a number that f32 can hold, as the operand',
+        wanted: 'a flow, or a number that f32 can hold or ±Infinity, as the operand',
         found: show(operand),
-        next: 'give a flow of this graph or a finite number',
+        next: 'give a flow of this graph or such a number',
       })
       return apply(operator, at, x, [], attrsOf(['const', 1]))
     }

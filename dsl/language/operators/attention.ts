@@ -53,7 +53,7 @@ const attrsOf = (options: unknown, q: TensorSpec): E.Either<UnplacedError, Attrs
     mask,
     length,
   } = named(options)
-  return typeof causal === 'boolean' && isOperandNumber(scale)
+  return typeof causal === 'boolean' && isOperandNumber(scale) && Number.isFinite(scale)
     ? E.right({
         causal,
         scale,

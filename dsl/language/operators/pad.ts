@@ -71,9 +71,7 @@ const isCount = (value: unknown): value is number =>
   Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 31
 
 const isValue = (value: unknown, dtype: DType): value is number =>
-  isFloat(dtype)
-    ? isOperandNumber(value) || Math.abs(value as number) === Number.POSITIVE_INFINITY
-    : holdsWhole(dtype as 'u8' | 'i32', value)
+  isFloat(dtype) ? isOperandNumber(value) : holdsWhole(dtype as 'u8' | 'i32', value)
 
 const attrsOf =
   (options: unknown) =>

@@ -24,7 +24,7 @@ const isBadInit = (value: number, { dtype }: TensorSpec): boolean =>
   isFloat(dtype) ? !isOperandNumber(value) : !holdsWhole(dtype as 'u8' | 'i32', value)
 
 const oneOf = ({ dtype }: TensorSpec): string =>
-  isFloat(dtype) ? 'a finite number' : wholeText(dtype as 'u8' | 'i32')
+  isFloat(dtype) ? 'a number that f32 can hold or ±Infinity' : wholeText(dtype as 'u8' | 'i32')
 
 /** Elements as they are stored, so that millions of them cost their bytes. */
 const storedFrom = (values: ArrayLike<number>, { dtype }: TensorSpec): InitData => {

@@ -91,7 +91,7 @@ export const topKOperator: Operator = {
 }
 
 export interface TopKOptions<K extends number = number, A extends number = number> {
-  /** How many, at most the size of the axis. */
+  /** How many, from 0 to the size of the axis. */
   readonly k: K
   /** The last axis where it is left out. */
   readonly axis?: A
@@ -104,10 +104,10 @@ const attrsOf =
   (x: TensorSpec): E.Either<UnplacedError, Attrs> =>
     E.chain((axis: number): E.Either<UnplacedError, Attrs> => {
       const { k, largest = true } = named(options)
-      if (!Number.isSafeInteger(k) || (k as number) < 1 || typeof largest !== 'boolean')
+      if (!Number.isSafeInteger(k) || (k as number) < 0 || typeof largest !== 'boolean')
         return E.left(
           badAttribute(
-            'k: a whole number from 1, and largest: true or false',
+            'k: a whole number from 0, and largest: true or false',
             show(options),
             'as in topK({ k: 5, axis: 1 })',
           ),

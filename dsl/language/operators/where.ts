@@ -40,10 +40,7 @@ const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedEr
 
 export const whereOperator: Operator = { ...elementwise('where'), infer }
 
-const isChoice = (value: unknown): boolean =>
-  value instanceof FlowValue ||
-  isOperandNumber(value) ||
-  Math.abs(value as number) === Number.POSITIVE_INFINITY
+const isChoice = (value: unknown): boolean => value instanceof FlowValue || isOperandNumber(value)
 
 const attrsOf = (choices: readonly unknown[]): E.Either<UnplacedError, Attrs> => {
   const flows = choices.filter(choice => choice instanceof FlowValue)

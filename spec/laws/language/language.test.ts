@@ -374,9 +374,10 @@ describe('all errors are kept, and the flow continues', () => {
         ),
       ),
     ).toEqual(['DTypeMismatch'])
-    for (const init of [undefined, '0', Number.NaN, [1, 2, 3], [1, 2, 3, Number.POSITIVE_INFINITY], {}])
+    for (const init of [undefined, '0', Number.NaN, [1, 2, 3], [1, 2, 3, Number.NaN], [1, 2, 3, 1e39], {}])
       expect(tagsOf(a => a.pipe(delay(init as Anything), download()))).toEqual(['BadAttribute'])
-    expect(tagsOf(a => a.pipe(delay(new Float32Array(4)), download()))).toEqual([])
+    for (const init of [new Float32Array(4), Number.NEGATIVE_INFINITY, [1, 2, 3, Number.POSITIVE_INFINITY]])
+      expect(tagsOf(a => a.pipe(delay(init as Anything), download()))).toEqual([])
     for (const options of [{ name: '' }, { name: 1 }, { called: 'a' }, 'a', null])
       expect(tagsOf(a => a.pipe(delay(0, options as Anything), download()))).toEqual(['BadAttribute'])
     const two = { a: tensor('f32', [4]), b: tensor('f32', []) }

@@ -223,6 +223,17 @@ describe('elementwise operators of two values', () => {
     expect((await compute([u], x => x.pipe(braid.sub(10)))).values).toEqual([240, 0, 0])
   })
 
+  it('take infinite numbers of floats, which whole numbers have not', async () => {
+    const x = f32([3], 1, -2, Number.POSITIVE_INFINITY)
+    const of = async (operator: Parameters<typeof compute>[1]) => (await compute([x], operator)).values
+    expect(await of(a => a.pipe(braid.add(-Infinity)))).toEqual([-Infinity, -Infinity, Number.NaN])
+    expect(await of(a => a.pipe(braid.max(Infinity)))).toEqual([Infinity, Infinity, Infinity])
+    expect(await of(a => a.pipe(braid.equal(Infinity)))).toEqual([0, 0, 1])
+    expect(await of(a => a.pipe(braid.clamp({ min: 0, max: Infinity })))).toEqual([1, 0, Infinity])
+    expect(await of(a => a.pipe(braid.map(p => p.min(-Infinity))))).toEqual(Array(3).fill(-Infinity))
+    expect(problemsOf([typed('i32', [3])], a => a.pipe(braid.add(Infinity)))).toEqual(['BadAttribute'])
+  })
+
   it('refuse invalid operands', () => {
     const x = f32([2, 3])
     expect(problemsOf([x, f32([2])], (a, b) => a.pipe(braid.add(b)))).toEqual(['ShapeMismatch'])
@@ -230,7 +241,7 @@ describe('elementwise operators of two values', () => {
     expect(problemsOf([typed('i32', [3])], a => a.pipe(braid.add(0.5)))).toEqual(['BadAttribute'])
     expect(problemsOf([typed('i32', [3])], a => a.pipe(braid.div(2)))).toEqual(['DTypeMismatch'])
     expect(problemsOf([typed('u8', [3])], a => a.pipe(braid.exp()))).toEqual(['DTypeMismatch'])
-    for (const number of [Number.NaN, Number.POSITIVE_INFINITY, 1e39])
+    for (const number of [Number.NaN, 1e39, -1e39])
       expect(problemsOf([x], a => a.pipe(braid.mul(number)))).toEqual(['BadAttribute'])
     for (const nothing of [undefined, null, '1', {}, [], 1n, () => 1])
       expect(problemsOf([x], a => a.pipe(braid.mul(nothing as never)))).toEqual(['NotAFlow'])

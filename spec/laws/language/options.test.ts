@@ -145,7 +145,7 @@ test('an operand that is no flow is one error, and what is made of it is none', 
 })
 
 test.each<readonly [string, unknown, string]>([
-  ['f32', Number.NaN, 'a finite number'],
+  ['f32', Number.NaN, 'a number that f32 can hold or ±Infinity'],
   ['i32', 1.5, 'a whole number from -2147483648 to 2147483647'],
   ['i32', 2 ** 31, 'a whole number from -2147483648 to 2147483647'],
   ['u8', [-1], 'a whole number from 0 to 255'],

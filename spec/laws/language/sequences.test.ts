@@ -141,6 +141,9 @@ describe('concat and pad', () => {
       { axis: 0, before: -1 },
       { axis: 0, before: 1.5 },
       { axis: 0, after: 1, value: '0' },
+      { axis: 0, after: 1, value: 'Infinity' },
+      { axis: 0, after: 1, value: [Number.POSITIVE_INFINITY] },
+      { axis: 0, after: 1, value: 10n },
       { axis: 0, after: 1, value: 1e39 },
       { axis: 0, after: 1, value: Number.NaN },
     ])
@@ -182,7 +185,7 @@ describe('topK and takeAlong', () => {
     const given = withAxis.chain(one =>
       fc.record({
         of: fc.constant(one),
-        k: fc.integer({ min: 1, max: one.shape[one.axis]! }),
+        k: fc.integer({ min: 0, max: one.shape[one.axis]! }),
         dtype: types,
         largest: fc.boolean(),
         odd: fc.boolean(),
@@ -215,7 +218,7 @@ describe('topK and takeAlong', () => {
   it('topK takes the last axis by default, and refuses what does not fit', async () => {
     const x = f32([2, 3], 1, 3, 2, 6, 5, 4)
     expect((await compute([x], a => a.pipe(braid.topK({ k: 2 })).values)).values).toEqual([3, 2, 6, 5])
-    const bad = [undefined, { k: 0 }, { k: 4 }, { k: 1.5 }, { k: 3, axis: 0 }, { k: 1, axis: 2 }]
+    const bad = [undefined, { k: -1 }, { k: 4 }, { k: 1.5 }, { k: 3, axis: 0 }, { k: 1, axis: 2 }]
     for (const options of [...bad, { k: 1, largest: 1 }])
       for (const which of ['values', 'indices'] as const)
         expect(problemsOf([x], a => a.pipe(braid.topK(options as never))[which])).toEqual(['BadAttribute'])
