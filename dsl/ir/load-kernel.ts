@@ -172,7 +172,8 @@ const readReduce = (r: Reader, get: Get, at: string): ReduceSpec => {
   const how = r.oneOf(get('how'), `${at}.how`, ['sum', 'mean', 'max', 'min', 'argmax', 'argmin'])
   const length = size('length')
   const count = get('count') === undefined ? undefined : size('count')
-  const most = how === 'argmax' || how === 'argmin' ? length : 1
+  const isPlace = how === 'argmax' || how === 'argmin'
+  const most = isPlace ? length : 1
   if (count !== undefined && count > most)
     r.fault(
       'BadKernel',
@@ -189,7 +190,9 @@ const readReduce = (r: Reader, get: Get, at: string): ReduceSpec => {
     length,
     inner: size('inner'),
     input: readDType(r, get('input'), `${at}.input`),
-    output: readDType(r, get('output'), `${at}.output`),
+    output: isPlace
+      ? r.oneOf(get('output'), `${at}.output`, ['i32'])
+      : readDType(r, get('output'), `${at}.output`),
     ...(count === undefined ? {} : { count }),
   }
 }
@@ -400,7 +403,7 @@ const readMatmul = (r: Reader, get: Get, at: string): MatmulSpec => {
     const value = r.object(get(key), `${at}.${key}`)
     return {
       value,
-      dtype: readDType(r, r.field(value, 'dtype'), `${at}.${key}.dtype`),
+      dtype: r.oneOf(r.field(value, 'dtype'), `${at}.${key}.dtype`, ['f32', 'f16', 'bf16']),
       batchStride: r.integer(r.field(value, 'batchStride'), `${at}.${key}.batchStride`, 0, integerMost),
     }
   }
@@ -418,13 +421,23 @@ const readMatmul = (r: Reader, get: Get, at: string): MatmulSpec => {
   const transposeA =
     get('transposeA') === undefined ? undefined : r.boolean(get('transposeA'), `${at}.transposeA`)
   const transposeB = r.boolean(get('transposeB'), `${at}.transposeB`)
+  const batch = size('batch')
   const { value: _, ...c } = matrix('c')
+  if (batch > 1 && c.batchStride < m * n)
+    r.fault(
+      'BadKernel',
+      `${at}.c.batchStride`,
+      'batchStride',
+      `at least ${m * n}, the elements of a result`,
+      `${c.batchStride}`,
+      'the results of a batch must not overlap',
+    )
   return {
     kind: 'matmul',
     m,
     n,
     k,
-    batch: size('batch'),
+    batch,
     ...(transposeA === undefined ? {} : { transposeA }),
     transposeB,
     a: operand('a', transposeA ? m : k),

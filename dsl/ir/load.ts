@@ -103,8 +103,9 @@ const readPlan = (r: Reader, value: unknown): Plan => {
   if (storage === 'planned' && arena === undefined)
     r.wrong('plan.arena', 'the bytes of each arena, since storage is planned', arena)
 
+  const graphs = get('graphs')
   const arenas = get('arenas')
-  if (arenas !== undefined && get('graphs') === undefined)
+  if (arenas !== undefined && (graphs === undefined || (Array.isArray(graphs) && graphs.length === 0)))
     r.wrong('plan.arenas', 'no arenas without graphs: only ticks of graphs have arenas of their own', arenas)
 
   const lanes = r.list(get('lanes'), 'plan.lanes', limits.lanes)
@@ -114,7 +115,6 @@ const readPlan = (r: Reader, value: unknown): Plan => {
   const given = get('communicators')
   const communicators = given === undefined ? [] : r.list(given, 'plan.communicators', limits.communicators)
   const tolerance = get('tolerance')
-  const graphs = get('graphs')
   if (graphs !== undefined && storage !== 'planned')
     r.wrong(
       'plan.graphs',
@@ -298,12 +298,12 @@ const readContent = (
   const elements = content.shape?.reduce((product, size) => product * size, 1)
   if (content.dtype !== undefined && elements !== undefined) {
     const wanted = elements * elementBytes[content.dtype]
-    if (wanted > bytes)
+    if (wanted > bytes || (get('init') !== undefined && wanted !== bytes))
       r.fault(
         'Extent',
         `${at}.shape`,
         'shape',
-        `at most ${bytes} bytes`,
+        get('init') === undefined ? `at most ${bytes} bytes` : `${bytes} bytes, as the state has`,
         `${wanted}`,
         'make the buffer as large as what it holds',
       )

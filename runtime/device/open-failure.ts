@@ -95,6 +95,16 @@ export const openFailure = (error: unknown, device: string, plan?: Plan, index =
       found: failureText(error),
       next: 'run: npx braid doctor, which says what to install',
     }
+  if (error.op === 'program' && error.code === 'CUDA_ERROR_INVALID_VALUE' && plan !== undefined)
+    return {
+      ...base,
+      _tag: 'BadPlan',
+      at: 'plan',
+      subject: plan.name,
+      wanted: 'a plan that the executor can run',
+      found: error.detail ?? failureText(error),
+      next: 'compile the graph again, or correct the plan',
+    }
   if (error.op.startsWith('prepare'))
     return {
       ...base,

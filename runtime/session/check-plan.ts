@@ -2,7 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import { isProved, verify } from '../../dsl/index.js'
 import { granule, poolPeakOf } from '../../dsl/internal.js'
 import { parsePlan } from '../../dsl/ir/load.js'
-import type { Plan } from '../../dsl/ir/plan.js'
+import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import type { DeviceError } from '../errors.js'
 import { nodesOfSeveralTypes } from './flatten.js'
 import * as messages from './messages.js'
@@ -47,7 +47,8 @@ const withinPool = (plan: Plan): E.Either<readonly DeviceError[], Plan> => {
 }
 
 /**
- * Why a session cannot run a verified plan: nodes without a kernel, other ranks, operands of several types.
+ * Why a session cannot run a verified plan: nodes without a kernel, other ranks, operands of several types,
+ * buffers of the tick in pinned memory.
  */
 export const unrunnable = (plan: Plan): readonly DeviceError[] => {
   const running = new Set<number>()
@@ -59,5 +60,9 @@ export const unrunnable = (plan: Plan): readonly DeviceError[] => {
     ...withoutKernel.filter(({ collective }) => collective === undefined).map(messages.noKernel),
     ...(first ? [messages.otherRanks(plan, first, others.length)] : []),
     ...nodesOfSeveralTypes(plan).map(id => messages.severalTypes(plan.nodes[id]!)),
+    ...plan.buffers.filter(isPinnedOfTick).map(messages.pinnedOfTick),
   ]
 }
+
+const isPinnedOfTick = ({ life, space, alias }: PlanBuffer): boolean =>
+  life === 'tick' && space === 'pinned' && alias === undefined

@@ -3,7 +3,7 @@
 
 import { referenceForm } from '../../dsl/internal.js'
 import type { Fault } from '../../dsl/ir/fault.js'
-import type { Plan, PlanNode, Violation } from '../../dsl/ir/plan.js'
+import type { Plan, PlanBuffer, PlanNode, Violation } from '../../dsl/ir/plan.js'
 import type { NativeFailure } from '../addon.js'
 import type { Block } from '../device/block.js'
 import { failureText, isNativeFailure } from '../device/open-failure.js'
@@ -103,6 +103,15 @@ export const boundBelowPool = (
     `whole granules of ${granule} bytes, each buffer in one piece`,
   found: `${plan.bound.device[device] ?? 0} bytes`,
   next: `raise bound.device to [${needed.join(', ')}] in the plan, or compile the graph again`,
+})
+
+export const pinnedOfTick = ({ id, name }: PlanBuffer): DeviceError => ({
+  _tag: 'BadPlan',
+  at: `buffers[${id}].space`,
+  subject: name,
+  wanted: 'device memory, where a session has the buffers of its ticks',
+  found: 'pinned',
+  next: 'give the buffer "device", or make it an output',
 })
 
 const badNode = ({ at, name }: PlanNode, wanted: string, found: string, next: string): DeviceError => ({

@@ -192,4 +192,22 @@ describe('a plan by hand', () => {
     ])
     expect(await echo(plan, 'host')).toEqual([1, 2, 3, 4, 5])
   })
+
+  it('7. a buffer of the tick in pinned memory is refused, by its place', async () => {
+    const plan = written(
+      [copy, copy],
+      [x, { ...a, space: 'pinned' }, y],
+      [
+        ['alloc', 1, 0],
+        ['run', 0, 0, [0], [1]],
+        ['run', 1, 0, [1], [2]],
+        ['free', 1],
+      ],
+    )
+    expect(verify(plan)).toEqual([])
+    const result = await open(plan, { device: 'host' })()
+    expect(E.isLeft(result) && errorsOf(result.left)).toMatchObject([
+      { _tag: 'BadPlan', at: 'buffers[1].space', subject: 'a' },
+    ])
+  })
 })

@@ -302,14 +302,15 @@ const applied = (base: object, path: Path, { kind, value }: Edit): unknown =>
  * they index, views against their roots, sizes against shapes and kernels against the buffers that they run
  * on, one size for each device, offsets where storage is planned, rows that attention appends against its
  * sizes, the kernel of a convolution against its padded input, and that against memory, an indexed operand
- * against the one that has its indices, and rows, with their dimension, against the shape.
+ * against the one that has its indices, the results of a batch against one another, and rows, with their
+ * dimension, against the shape.
  */
 const deep = (fault: PlanFault): boolean =>
   fault._tag === 'UnknownId' ||
   fault._tag === 'BadAlias' ||
   fault._tag === 'Extent' ||
   (fault._tag === 'BadKernel' &&
-    /\.(strides|parts|count|groups|appended|kernel|spatial|indexed|axis)$/.test(fault.at)) ||
+    /\.(strides|batchStride|parts|count|groups|appended|kernel|spatial|indexed|axis)$/.test(fault.at)) ||
   (fault._tag === 'BadKernel' && fault.at.endsWith('.shape') && fault.found === 'none') ||
   (fault._tag === 'OutOfRange' && /^plan\.(bound\.device|arena)$|\.init$/.test(fault.at)) ||
   (fault._tag === 'OutOfRange' && /^graphs\[\d+\]\.(from|to)$/.test(fault.at)) ||
