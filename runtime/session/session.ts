@@ -3,6 +3,7 @@ import { Observable } from 'rxjs'
 import type { FeedsOf, HostArray, HostArrayOf, Lease, OnDevice, Ports } from '../../dsl/index.js'
 import { here } from '../../dsl/internal.js'
 import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
+import type { NativeFailure } from '../addon.js'
 import type { Block } from '../device/block.js'
 import type { DeviceSummary } from '../device/devices.js'
 import { isNativeFailure } from '../device/open-failure.js'
@@ -13,7 +14,15 @@ import type { Engine } from './engine.js'
 import { namedFeeds } from './feeds.js'
 import { iterate } from './iterate.js'
 import { type Keeper, SessionParams, SessionState } from './kept.js'
-import { alreadyRunning, badRunOptions, badSignal, badTicks, copyRefused, sessionFailed } from './messages.js'
+import {
+  alreadyRunning,
+  badRunOptions,
+  badSignal,
+  badTicks,
+  copyFailed,
+  copyRefused,
+  sessionFailed,
+} from './messages.js'
 import type { OpenPlan } from './open-plan.js'
 import { specOf } from './ports.js'
 import { Run } from './run.js'
@@ -208,10 +217,15 @@ class OpenSession {
 
   async read(name: string): Promise<HostArray> {
     this.#alive()
+    const at = here().toString()
     readable(this.plan, name)
     return this.#engine.between(async () => {
       const buffer = readable(this.plan, name)
-      return arrayOver(await this.#engine.read(buffer.id), 0, specOf(buffer))
+      try {
+        return arrayOver(await this.#engine.read(buffer.id), 0, specOf(buffer))
+      } catch (failure) {
+        throw copyFailed(at, `read ${name}`, failure as NativeFailure)
+      }
     })
   }
 
@@ -296,7 +310,8 @@ const readable = (plan: Plan, name: string): PlanBuffer => {
   if (buffer) return buffer
   throw new TypeError(
     'read: wanted the name of a state or device parameter ' +
-      `(${kept.map(b => b.name).join(', ') || 'this plan has none'}); found ${describe(name)}`,
+      `(${kept.map(b => b.name).join(', ') || 'this plan has none'}); found ${describe(name)}. ` +
+      'Next: name one of them',
   )
 }
 

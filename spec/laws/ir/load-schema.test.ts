@@ -310,7 +310,9 @@ const deep = (fault: PlanFault): boolean =>
   fault._tag === 'BadAlias' ||
   fault._tag === 'Extent' ||
   (fault._tag === 'BadKernel' &&
-    /\.(strides|batchStride|parts|count|groups|appended|kernel|spatial|indexed|axis)$/.test(fault.at)) ||
+    /\.(strides|batchStride|parts|count|groups|appended|kernel|spatial|indexed|axis|results\[\d+\])$/.test(
+      fault.at,
+    )) ||
   (fault._tag === 'BadKernel' && fault.at.endsWith('.shape') && fault.found === 'none') ||
   (fault._tag === 'OutOfRange' && /^plan\.(bound\.device|arena)$|\.init$/.test(fault.at)) ||
   (fault._tag === 'OutOfRange' && /^graphs\[\d+\]\.(from|to)$/.test(fault.at)) ||
