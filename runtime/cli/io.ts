@@ -12,6 +12,19 @@ export class Failed extends Error {
   }
 }
 
+/** What standard output refuses: a disk that is full, for instance. */
+export const outputFailed = (error: unknown): Failed =>
+  new Failed([
+    {
+      _tag: 'BadFile',
+      at: 'standard output',
+      subject: 'output',
+      wanted: 'an output that can be written',
+      found: thrown(error),
+      next: 'send it elsewhere, or free some space',
+    },
+  ])
+
 /** Where a verb writes. With `--json` standard output carries one object and nothing else. */
 export interface Output {
   readonly json: boolean
@@ -45,7 +58,14 @@ const colours = (): boolean =>
 
 /** The output of this process. */
 export const makeOutput = (json: boolean): Output => {
-  const write = process.stdout.write.bind(process.stdout) as (text: string) => boolean
+  const given = process.stdout.write.bind(process.stdout) as (text: string) => boolean
+  const write = (text: string): void => {
+    try {
+      given(text)
+    } catch (error) {
+      throw outputFailed(error)
+    }
+  }
   const reserve = (): void => {
     process.stdout.write = process.stderr.write.bind(process.stderr)
   }

@@ -5,7 +5,7 @@ import { build, usage as buildUsage } from './build.js'
 import { doctor, usage as doctorUsage } from './doctor.js'
 import { explain, usage as explainUsage } from './explain.js'
 import { exitStatus } from './interrupt.js'
-import { Failed, Misuse, makeOutput, type Output, report } from './io.js'
+import { Failed, Misuse, makeOutput, type Output, outputFailed, report } from './io.js'
 import { plan, usage as planUsage } from './plan.js'
 import { home } from './program.js'
 import { replay, usage as replayUsage } from './replay.js'
@@ -130,7 +130,9 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     ended = true
     process.exit(0)
   }
-  throw error
+  ended = true
+  process.exitCode = report(outputFailed(error), process.argv.includes('--json'))
+  process.exit()
 })
 
 // Node exits silently with 13 when a top-level await can never settle.

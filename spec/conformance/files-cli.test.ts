@@ -3,8 +3,10 @@
 import { spawn, spawnSync } from 'node:child_process'
 import {
   chmodSync,
+  closeSync,
   existsSync,
   lstatSync,
+  openSync,
   readdirSync,
   readFileSync,
   statSync,
@@ -80,6 +82,23 @@ describe.runIf(process.platform === 'linux')('a file that is no regular file', (
     expect(refused.stderr).toContain('it is a FIFO that nobody reads')
     expect(braid('plan', loud, '-o', '/dev/full').stderr).toContain('ENOSPC')
     expect(statSync('/dev/full').isCharacterDevice()).toBe(true)
+  })
+
+  it('a standard output that is full is an error of one sentence', () => {
+    const full = openSync('/dev/full', 'w')
+    for (const json of [[], ['--json']]) {
+      const args = [...main, 'plan', loud, ...json]
+      const { status, stderr } = spawnSync(process.execPath, args, {
+        cwd: root,
+        encoding: 'utf8',
+        stdio: ['ignore', full, 'pipe'],
+      })
+      expect(status).toBe(1)
+      expect(stderr).toContain('standard output')
+      expect(stderr).toContain('ENOSPC')
+      expect(stderr).not.toMatch(/\n +at /)
+    }
+    closeSync(full)
   })
 })
 
