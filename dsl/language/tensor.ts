@@ -32,8 +32,8 @@ export type HostArrayOf<A extends AnyTensor> = HostArrays[A['dtype']]
 
 /**
  * A tensor's type: `tensor('f32', ['batch', 784])`. `[]` is a scalar; a dimension of 0 makes a tensor without
- * elements. A symbol is bound by `compile(graph, { dims })`, and is 1 where it is not. Never throws: an invalid shape is reported by `compile` where the
- * tensor is used.
+ * elements. A symbol is bound by `compile(graph, { dims })`, and is 1 where it is not. Never throws: an
+ * invalid shape is reported by `compile` where the tensor is used.
  */
 export const tensor = <D extends DType, const S extends readonly Dim[]>(dtype: D, shape: S): Tensor<D, S> =>
   Object.freeze({ dtype, shape: Array.isArray(shape) ? (Object.freeze([...shape]) as unknown as S) : shape })

@@ -114,7 +114,7 @@ export const decoder = (model: Model, { temperature, seed }: Choice) =>
       ),
     )
     const chosen = (temperature === 0 ? scores : noisy).pipe(argmax({ axis: 1 }))
-    s.next({ length, chosen: chosen as never })
+    s.next({ length, chosen: chosen.pipe(reshape([1])) })
     kv.next(grown)
     return { byte: chosen.pipe(download()), logits: scores.pipe(download()) }
   })

@@ -105,7 +105,7 @@ const main = async (): Promise<boolean> => {
   )
   const start = [...text.subarray(0, context)]
   const plan = orThrow(compile(writing(start)))
-  await using writer = orThrow(await open(plan, { device, params: weights as never })())
+  await using writer = orThrow(await open(plan, { device, params: weights })())
   const written: number[] = []
   await writer.run({}, { ticks: Math.min(72, text.length - context) }).forEach(lease => {
     using held = lease
