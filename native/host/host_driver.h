@@ -160,6 +160,7 @@ class HostDriver final : public Driver {
   Status graphReleaseCall(Call call, Use use);
   Status queueLaunch(ExecData& exec, StreamQueue& queue, std::string* detail);
   void preparePoints(const Image& image, GraphLaunch& launch, StreamQueue& queue);
+  void preparePointsOf(NodeKind kind, const Image& image, GraphLaunch& launch, StreamQueue& queue);
   void prepareFaults(const Image& image, GraphLaunch& launch);
 
   // Queues a piece once the queue has capacity. `describe(Piece&)` fills it in.

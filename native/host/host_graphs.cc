@@ -308,11 +308,18 @@ Status HostDriver::execUpload(GraphExec exec, Stream stream) {
 }
 
 // An event that is recorded moves its mark now, as eventRecord does; one that is waited for is read now, as
-// by streamWait. Events that are destroyed meanwhile are none.
+// by streamWait. Events that are destroyed meanwhile are none. All waits are read before any mark moves: what
+// the launch itself records before a wait comes before it by its edges, and what it records after it is not
+// waited for.
 void HostDriver::preparePoints(const Image& image, GraphLaunch& launch, StreamQueue& queue) {
+  preparePointsOf(NodeKind::eventWait, image, launch, queue);
+  preparePointsOf(NodeKind::eventRecord, image, launch, queue);
+}
+
+void HostDriver::preparePointsOf(NodeKind kind, const Image& image, GraphLaunch& launch, StreamQueue& queue) {
   for (const ImageNode& node : image.nodes) {
-    for (const auto& body : node.bodies) preparePoints(*body, launch, queue);
-    if (node.kind != NodeKind::eventWait && node.kind != NodeKind::eventRecord) continue;
+    for (const auto& body : node.bodies) preparePointsOf(kind, *body, launch, queue);
+    if (node.kind != kind) continue;
     EventState* event = events_.find(node.event);
     if (!event) continue;
     GraphLaunch::Point point;

@@ -372,6 +372,23 @@ describe.each(present)('graphs on %s', name => {
     copy.block.free()
   })
 
+  it('a wait is for what was recorded before the launch, whatever the launch records and wherever', async () => {
+    await using device = await openOn(name)
+    const [a, b] = [device.lane(), device.lane()]
+    for (const first of ['record', 'wait'] as const) {
+      using event = device.event()
+      using definition = GraphDefinition.create(device)
+      const second = first === 'record' ? 'wait' : 'record'
+      const nodes = { [first]: definition[first](event), [second]: definition[second](event) }
+      using free = ExecutableGraph.instantiate(definition)
+      nodes['record']!.pred.add(nodes['wait']!)
+      using ordered = ExecutableGraph.instantiate(definition)
+      for (const graph of [free, ordered, free, ordered]) for (const lane of [a, b, a]) graph.launch(lane)
+      b.wait(event)
+      await Promise.all([a.synchronize(), b.synchronize()])
+    }
+  })
+
   it('a launch that is queued keeps what it uses, though everything else is gone', async () => {
     await using device = await openOn(name)
     const active = (): number => device.stats()['active_bytes.all.current'] ?? 0
