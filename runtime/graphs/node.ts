@@ -196,6 +196,9 @@ export class GraphNode<K extends NodeKind = NodeKind> {
 
   #alive(at: string): void {
     if (!this.valid)
-      throw new DisposedError(`a node (${this.#kind})`, `it was destroyed, or its graph was; call ${at} before`)
+      throw new DisposedError(
+        `a node (${this.#kind})`,
+        `it was destroyed, or its graph was; call ${at} before`,
+      )
   }
 }
