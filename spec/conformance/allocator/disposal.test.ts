@@ -25,6 +25,7 @@ describe.each(present)('on %s', device => {
     ['orders', 'handles and their device, in every order'],
     ['worker', 'worker threads that end, fail and are terminated'],
     ['closing', 'a close concurrent with waits'],
+    ['captured', 'waits for a callback of this thread while it captures'],
   ])('%s: %s', (scene, _) => {
     const { status, signal, stdout, stderr } = played(scene, device)
     expect({ status, signal, stdout: String(stdout).trim() }, String(stderr)).toEqual({

@@ -5,7 +5,6 @@ import {
   type Device,
   type DeviceOptions,
   ExecutableGraph,
-  GraphBuilder,
   GraphDefinition,
   type Lane,
 } from '../../../runtime/index.js'
@@ -136,35 +135,6 @@ describe.each(present)('calls that would wait for an ordered callback, on %s', n
     await axpnOn(device)
     await device.emptyCache()
   })
-
-  it.each(['relaxed', 'thread-local', 'global'] as const)(
-    'emptyCache and an allocation that would wait are refused while a lane is captured, %s',
-    async mode => {
-      await using device = await deviceOf(name, { limit: 4 * MiB })
-      const [lane, other, captured] = [device.lane(), device.lane(), device.lane()]
-      const block = lane.malloc(2 * MiB)
-      const builder = GraphBuilder.create(captured).begin(mode)
-      // Its threads wait for the lanes while the event loop is busy; the callback is there before it goes on.
-      const emptied = device.emptyCache().then(
-        () => 'done',
-        error => error._tag,
-      )
-      const busy = performance.now() + 50
-      while (performance.now() < busy);
-      const state = pending(device, other)
-      block.recordUse(other)
-      block.free()
-      wouldDeadlock(() => {
-        for (let i = 0; i < 9; i++) lane.malloc(MiB / 2)
-      })
-      expect(['done', 'WouldDeadlock']).toContain(await emptied)
-      builder[Symbol.dispose]()
-      await other.synchronize()
-      await lane.synchronize()
-      expect(state.called).toBe(true)
-      await device.emptyCache()
-    },
-  )
 
   it('memory is not given back to the driver meanwhile, which might wait for all work', async () => {
     await using device = await deviceOf(name, { expandable: false })
