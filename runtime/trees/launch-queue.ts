@@ -39,6 +39,9 @@ export class LaunchQueue {
   private readonly copies: ArenaCopies
   private submitted = 0
   private readonly jobs: Job[] = []
+  /** On the device, in order; and those of them that have failed, while one before them has not ended. */
+  private readonly onDevice = new Set<Job>()
+  private readonly failed = new Map<Job, NativeFailure>()
   private working = false
   private waiting: (() => void)[] = []
 
@@ -173,11 +176,26 @@ export class LaunchQueue {
     executable.submit(job.feeds, handles, (failure, lease) => this.completed(job, failure, lease))
     for (const use of uses) use[Symbol.dispose]()
     this.flying++
+    this.onDevice.add(job)
     job.submitted.resolve(++this.submitted)
   }
 
+  // Each executable says on a thread of its own how a launch has ended. What comes after a failed launch fails
+  // too, and may say so first.
   private completed(job: Job, failure: NativeFailure | null, lease: Lease<unknown> | undefined): void {
+    if (failure !== null && first(this.onDevice) !== job) this.failed.set(job, failure)
+    else this.ended(job, failure, lease)
+    for (let next = first(this.onDevice); next !== undefined; next = first(this.onDevice)) {
+      const late = this.failed.get(next)
+      if (late === undefined) break
+      this.failed.delete(next)
+      this.ended(next, late, undefined)
+    }
+  }
+
+  private ended(job: Job, failure: NativeFailure | null, lease: Lease<unknown> | undefined): void {
     this.flying--
+    this.onDevice.delete(job)
     if (failure) this.fail(failure, job)
     else {
       const outputs = Object.entries((lease ?? {}) as Readonly<Record<string, HostArray>>)
@@ -193,4 +211,9 @@ export class LaunchQueue {
     this.failure ??= { origin: job.origin, cause }
     job.fail(messages.launchFailed(job.origin, this.failure))
   }
+}
+
+const first = <A>(values: ReadonlySet<A>): A | undefined => {
+  for (const value of values) return value
+  return undefined
 }
