@@ -59,8 +59,8 @@ struct Gate {
 //   - A handle is a number. A lane's is its id and a pool's its index, and both are checked. A block's and an
 //     event's is an address, valid until the allocators are destroyed: after `closed_` no handle is used.
 //   - All calls come from the JavaScript thread, except waits: those hold `inUse` shared, and `destroy` takes
-//     it alone. What a wait is for may need JavaScript (another share's work, a reference), so `close` first
-//     sees off the JavaScript thread that no wait is left.
+//     it alone. A wait may be for work that needs JavaScript (another share's kernel with a reference). So
+//     `close` first waits on another thread until no wait is left.
 //   - A source that is a JavaScript function is called under the allocator's mutex: calls that it makes to
 //     the device are refused.
 class AllocatorDevice {

@@ -421,6 +421,7 @@ describe.each(present)('shared parameters, on %s', name => {
 })
 
 describe.each(present)('several Devices of one name, on %s', name => {
+  // On a GPU no kernel has a reference.
   it.runIf(name === 'host')(
     'one closes while it waits for work of another that needs JavaScript',
     async () => {

@@ -23,7 +23,7 @@ export interface Arithmetic {
   ) => Device<E, Broadcast<S, R>>
 }
 
-/** Whether f32 holds the number, be it infinite. A NaN is none that is meant. */
+/** Whether f32 holds the number, which may be infinite. A NaN as an operand is taken for a mistake. */
 export const isOperandNumber = (value: unknown): value is number =>
   typeof value === 'number' &&
   (Number.isFinite(Math.fround(value)) || Math.abs(value) === Number.POSITIVE_INFINITY)
