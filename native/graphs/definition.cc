@@ -148,20 +148,27 @@ Status GraphDefinition::setApart(GraphDefinition* child) {
   return status;
 }
 
+// The child of a node as a graph of ours, with the owners of the graph that it is a copy of. Where the child
+// cannot be had now, its view is made when it is asked for.
+Status GraphDefinition::adopt(const Node& node, const GraphDefinition& child) const {
+  auto body = std::make_shared<GraphRecord>();
+  if (const Status status = driver().nodeChild(node.handle(), &body->handle); status != Status::ok)
+    return status;
+  const Status status = importOwners(*child.record_, body);
+  if (status != Status::ok) body->nodes.clear();
+  node.record_->bodies.push_back(std::move(body));
+  return status;
+}
+
 Status GraphDefinition::embed(Node* node, const std::vector<Node>& after, GraphDefinition child) {
   if (!child.valid() || child.hierarchy_ == hierarchy_) return Status::invalidValue;
   if (const Status status = setApart(&child); status != Status::ok) return status;
   Node made;
   if (const Status status = add(&made, after, NodeParams::embed(child.handle())); status != Status::ok)
     return status;
-  auto body = std::make_shared<GraphRecord>();
-  Status status = driver().nodeChild(made.handle(), &body->handle);
-  if (status == Status::ok) status = importOwners(*child.record_, body);
-  if (status != Status::ok) {
-    destroy(made);
+  // Where the driver neither shows the child nor takes the node out again, the node stays.
+  if (const Status status = adopt(made, child); status != Status::ok && destroy(made) == Status::ok)
     return status;
-  }
-  made.record_->bodies.push_back(std::move(body));
   *node = std::move(made);
   return Status::ok;
 }
@@ -233,18 +240,13 @@ Status GraphDefinition::updateChild(const Node& node, GraphDefinition child) {
   if (!holds(node) || !child.valid() || node.kind() != NodeKind::child) return Status::invalidValue;
   if (child.hierarchy_ == hierarchy_) return Status::invalidValue;
   if (const Status status = setApart(&child); status != Status::ok) return status;
-  auto body = std::make_shared<GraphRecord>();
   if (const Status status = driver().nodeUpdate(node.handle(), NodeParams::embed(child.handle()));
       status != Status::ok)
     return status;
   for (const auto& old : node.record_->bodies) forget(*old);
   node.record_->bodies.clear();
-  // The driver has replaced the child, so this has succeeded. A view that cannot be had now is made when it
-  // is asked for.
-  if (driver().nodeChild(node.handle(), &body->handle) == Status::ok) {
-    if (importOwners(*child.record_, body) != Status::ok) body->nodes.clear();
-    node.record_->bodies.push_back(std::move(body));
-  }
+  // The driver has replaced the child, so this has succeeded.
+  adopt(node, child);
   hierarchy_->queue->retry();
   return Status::ok;
 }

@@ -86,7 +86,9 @@ class GraphDefinition {
   Status add(Node* node, const std::vector<Node>& after, const NodeParams& params, OwnerPair owners = {});
   // A graph of its own with the same nodes, bodies and edges, whose nodes keep the same owners.
   Status clone(GraphDefinition* made) const;
-  // A copy of the child, whose nodes keep their owners there too. One of the same hierarchy is refused.
+  // A copy of the child, whose nodes keep their owners there too. One of the same hierarchy is refused. Where
+  // the driver neither shows the child nor takes the node out again, the node stays and keeps them as a
+  // whole.
   Status embed(Node* node, const std::vector<Node>& after, GraphDefinition child);
   // Memory of `bytes` bytes, which is freed by a node of kind memFree.
   Status addAllocation(Node* node, const std::vector<Node>& after, std::size_t bytes, DeviceAddress* address);
@@ -124,6 +126,7 @@ class GraphDefinition {
   bool holds(const Node& node) const;
   Status stage(OwnerPair owners, Staged* staged) const;
   void rollBack(Staged& staged) const;
+  Status adopt(const Node& node, const GraphDefinition& child) const;
   Status importOwners(const GraphRecord& from, const std::shared_ptr<GraphRecord>& to) const;
   // Puts a copy in the place of a graph that is inside another one: no driver puts such a graph in a node.
   static Status setApart(GraphDefinition* child);

@@ -374,6 +374,24 @@ it('a driver call that fails changes nothing, releases nothing early and leaks n
         await check(device, sequence, true)
       },
     ),
-    { numRuns: runs(200) },
+    {
+      numRuns: runs(200),
+      // A child is not shown, and its node cannot be taken out either.
+      examples: [
+        [
+          [
+            ['create', 0, 0, 0],
+            ['fill', 0, 0, 0],
+            ['create', 0, 0, 0],
+            ['embed', 1, 0, 0],
+            ['embed', 1, 0, 0],
+          ],
+          [
+            { call: 'nodeDestroy', nth: 1 },
+            { call: 'nodeChild', nth: 1 },
+          ],
+        ],
+      ],
+    },
   )
 })
