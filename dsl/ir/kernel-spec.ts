@@ -1,4 +1,4 @@
-import type { DType } from './tensor.js'
+import type { DType, FloatType } from './tensor.js'
 
 /**
  * The work of a `run` command as data: the instruction set that every device implements. An operator's
@@ -218,7 +218,7 @@ export interface AttentionSpec {
   readonly causal: boolean
   readonly scale: number
   /** Of q, k, v and y. */
-  readonly dtype: 'f32' | 'f16' | 'bf16'
+  readonly dtype: FloatType
   readonly q: AttentionOperand
   readonly k: AttentionOperand
   readonly v: AttentionOperand
@@ -279,7 +279,7 @@ export interface ConvSpec {
   /** Channels of y, in each group. */
   readonly filters: number
   /** Of x, w and y. */
-  readonly dtype: 'f32' | 'f16' | 'bf16'
+  readonly dtype: FloatType
   /** The spatial dimensions, from the outermost: one to three. */
   readonly spatial: readonly ConvDim[]
   readonly channelsLast?: true
@@ -420,7 +420,7 @@ export interface RandomSpec {
   readonly count: number
   readonly seed: number
   readonly stream: number
-  readonly dtype: 'f32' | 'f16' | 'bf16' | 'i32'
+  readonly dtype: FloatType | 'i32'
 }
 
 /**

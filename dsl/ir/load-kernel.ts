@@ -20,7 +20,7 @@ import { canAppend, convOutput, mostAppended, mostSharing, mostSpatial, paddedOf
 import { limits } from './limits.js'
 import { hasRows, mapRows, mostPasses } from './map-rows.js'
 import type { Reader } from './reader.js'
-import type { DType } from './tensor.js'
+import { type DType, floatTypes } from './tensor.js'
 
 const dtypes: readonly DType[] = ['u8', 'i32', 'f16', 'bf16', 'f32']
 const unary = [
@@ -127,7 +127,7 @@ export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec =>
         count: size('count'),
         seed: r.integer(get('seed'), `${at}.seed`, 0, integerMost),
         stream: r.integer(get('stream'), `${at}.stream`, 0, 255),
-        dtype: r.oneOf(get('dtype'), `${at}.dtype`, ['f32', 'f16', 'bf16', 'i32']),
+        dtype: r.oneOf(get('dtype'), `${at}.dtype`, [...floatTypes, 'i32']),
       }
     case 'scan':
       return {
@@ -403,7 +403,7 @@ const readMatmul = (r: Reader, get: Get, at: string): MatmulSpec => {
     const value = r.object(get(key), `${at}.${key}`)
     return {
       value,
-      dtype: r.oneOf(r.field(value, 'dtype'), `${at}.${key}.dtype`, ['f32', 'f16', 'bf16']),
+      dtype: r.oneOf(r.field(value, 'dtype'), `${at}.${key}.dtype`, floatTypes),
       batchStride: r.integer(r.field(value, 'batchStride'), `${at}.${key}.batchStride`, 0, integerMost),
     }
   }
@@ -518,7 +518,7 @@ const readAttention = (r: Reader, get: Get, at: string): AttentionSpec => {
     valueSize: size('valueSize'),
     causal: r.boolean(get('causal'), `${at}.causal`),
     scale: r.number(get('scale'), `${at}.scale`),
-    dtype: r.oneOf(get('dtype'), `${at}.dtype`, ['f32', 'f16', 'bf16']),
+    dtype: r.oneOf(get('dtype'), `${at}.dtype`, floatTypes),
     q: operand('q'),
     k: operand('k'),
     v: operand('v'),
@@ -569,7 +569,7 @@ const readConv = (r: Reader, get: Get, at: string): ConvSpec => {
     groups: size('groups'),
     channels,
     filters: size('filters'),
-    dtype: r.oneOf(get('dtype'), `${at}.dtype`, ['f32', 'f16', 'bf16']),
+    dtype: r.oneOf(get('dtype'), `${at}.dtype`, floatTypes),
     spatial,
     ...(readFlag(r, get('channelsLast'), `${at}.channelsLast`) ? { channelsLast: true as const } : {}),
     ...(get('workspace') === undefined ? {} : { workspace: size('workspace') }),

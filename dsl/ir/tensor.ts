@@ -4,6 +4,12 @@
  */
 export type DType = 'u8' | 'i32' | 'f16' | 'bf16' | 'f32'
 
+/** The element types of numbers with a fraction. */
+export const floatTypes = ['f32', 'f16', 'bf16'] as const
+export type FloatType = (typeof floatTypes)[number]
+
+export const isFloat = (dtype: DType): dtype is FloatType => floatTypes.some(type => type === dtype)
+
 /**
  * A dimension from 0: a literal, or a symbol (`'batch'`) bound by `compile(graph, { dims })`; an unbound
  * symbol is 1.

@@ -7,7 +7,7 @@ import {
   type MatmulSpec,
 } from '../ir/kernel-spec.js'
 import { differsAlong, hasRows, rowAxis } from '../ir/map-rows.js'
-import { type DType, elementBytes, elements } from '../ir/tensor.js'
+import { type DType, elementBytes, elements, type FloatType, isFloat } from '../ir/tensor.js'
 import type { CollectiveModel, CopyModel, Machine } from './machine.js'
 import { mapWork, operationsOf } from './map-cost.js'
 import { timeOfPositions } from './positions.js'
@@ -276,7 +276,7 @@ const endOfTiles = ({ m, n, batch, c, epilogue }: MatmulSpec, device: Machine['d
   return throughMemory(bytes, device) + (operationsOf(elements, each) / device.flops.vector) * seconds
 }
 
-const floats = (dtype: DType): 'bf16' | 'f16' | 'f32' => (dtype === 'bf16' || dtype === 'f16' ? dtype : 'f32')
+const floats = (dtype: DType): FloatType => (isFloat(dtype) ? dtype : 'f32')
 
 /**
  * Of the rate of a library's products what products of one warp reach, which attention and convolutions are

@@ -11,11 +11,12 @@ import { type DeviceError, together } from '../errors.js'
 import { checkedPlan, unrunnable } from './check-plan.js'
 import { choiceErrors, choiceName, chosen, openChoice } from './devices.js'
 import { Engine } from './engine.js'
+import { type WithOpenFiles, withFiles } from './file-options.js'
 import { flatten } from './flatten.js'
 import { cancelled, disposedParams, tooFewDevices, tooManyInFlight, unreadable } from './messages.js'
 import { OpenPlan } from './open-plan.js'
 import { checkOptions, type DeviceChoice, type OpenOptions } from './options.js'
-import { checkParams, deviceParams, loadParams, type ParamSources, withParamFile } from './params.js'
+import { checkParams, deviceParams, loadParams, type ParamSources } from './params.js'
 import type { Written } from './ports.js'
 import { referencesFor } from './references.js'
 import { type Following, makeSession, type Session } from './session.js'
@@ -50,13 +51,13 @@ export const open =
     options: OpenOptions = {},
   ): TaskEither<DeviceError, Session<I, O>> =>
   () =>
-    withParamFile(options, async given => {
+    withFiles(options, ['params', 'state'], async given => {
       const checked = checkAll(plan, given)
       return E.isLeft(checked) ? checked : opened<I, O>(checked.right, given, options)
     })
 
 /** The plan to run, or every error of the plan and of the options. */
-const checkAll = (plan: Plan, options: OpenOptions): E.Either<DeviceError, Plan> => {
+const checkAll = (plan: Plan, options: WithOpenFiles<OpenOptions>): E.Either<DeviceError, Plan> => {
   try {
     const wrong = checkOptions(options)
     const checked = checkedPlan(plan)
@@ -73,7 +74,7 @@ const checkAll = (plan: Plan, options: OpenOptions): E.Either<DeviceError, Plan>
 }
 
 /** The errors of a verified plan with valid options. */
-const errorsTogether = (plan: Plan, options: OpenOptions): readonly DeviceError[] => {
+const errorsTogether = (plan: Plan, options: WithOpenFiles<OpenOptions>): readonly DeviceError[] => {
   const { inFlight = plan.inFlight } = options
   const params = sourcesIn(options.params)
   return [
@@ -88,7 +89,7 @@ const errorsTogether = (plan: Plan, options: OpenOptions): readonly DeviceError[
 /** `given`: the options as they were given, by which a plan that follows opens a file again. */
 const opened = async <I extends Ports, O extends Ports>(
   plan: Plan,
-  options: OpenOptions,
+  options: WithOpenFiles<OpenOptions>,
   given: OpenOptions,
 ): Promise<E.Either<DeviceError, Session<I, O>>> => {
   const { signal } = options
@@ -129,15 +130,15 @@ const opened = async <I extends Ports, O extends Ports>(
 const following =
   (devices: readonly SessionDevice[], given: OpenOptions): Following =>
   (plan, before, options, signal) =>
-    withParamFile(options, own =>
-      withParamFile(given, opened => openFollowing(plan, before, own, opened, devices, signal)),
+    withFiles(options, ['params', 'state'], own =>
+      withFiles(given, ['params'], opened => openFollowing(plan, before, own, opened, devices, signal)),
     )
 
 const openFollowing = async (
   given: Plan,
   before: OpenPlan,
-  options: SwapOptions,
-  opened: OpenOptions,
+  options: WithOpenFiles<SwapOptions>,
+  opened: WithOpenFiles<OpenOptions>,
   devices: readonly SessionDevice[],
   signal: AbortSignal,
 ): ReturnType<Following> => {
@@ -150,7 +151,7 @@ const openFollowing = async (
     signal,
     references: { ...opened.references, ...options.references },
   }
-  const made = await openPlan(plan, devices, merged as OpenOptions, {
+  const made = await openPlan(plan, devices, merged as WithOpenFiles<OpenOptions>, {
     shared: params.shared,
     isShared: params.isShared,
     sources: params.sources,
@@ -165,8 +166,8 @@ const openFollowing = async (
 const checkFollowing = (
   given: Plan,
   before: Plan,
-  options: SwapOptions,
-  opened: OpenOptions,
+  options: WithOpenFiles<SwapOptions>,
+  opened: WithOpenFiles<OpenOptions>,
 ): E.Either<DeviceError, { plan: Plan; pairs: Passing; params: FollowingParams }> => {
   try {
     const [wrong, ...others] = checkSwapOptions(options)
@@ -214,7 +215,7 @@ interface Opening {
 const openPlan = async (
   plan: Plan,
   devices: readonly SessionDevice[],
-  options: OpenOptions,
+  options: WithOpenFiles<OpenOptions>,
   opening: Opening,
 ): Promise<E.Either<DeviceError, OpenPlan>> => {
   const { signal } = options

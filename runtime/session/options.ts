@@ -5,7 +5,7 @@ import type { DeviceName } from '../device/devices.js'
 import { MemPool } from '../device/mem-pool.js'
 import { badOption, type Check, check, checkEach, flag, object, whole } from '../device/settings/checks.js'
 import type { DeviceError } from '../errors.js'
-import { paramsWanted } from './params.js'
+import { fileChecks } from './file-options.js'
 import type { References } from './references.js'
 import type { GivenParams } from './shared-params.js'
 import type { StateSources } from './state.js'
@@ -66,11 +66,7 @@ const checks: Readonly<Record<keyof OpenOptions, Check>> = {
   ),
   pool: check('a MemPool, from device.pool()', value => MemPool.is(value)),
   inFlight: whole('', 1),
-  params: check(paramsWanted, object.holds),
-  state: check(
-    "values of states by name, or safetensors('state.safetensors')",
-    value => typeof value === 'function' || (object.holds(value) && !(value instanceof URL)),
-  ),
+  ...fileChecks,
   host: object,
   trace: flag,
   poison: flag,

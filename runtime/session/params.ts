@@ -1,16 +1,11 @@
-import * as E from 'fp-ts/lib/Either.js'
-import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import type { HostArray } from '../../dsl/index.js'
 import { lateFunction, lateResult } from '../../dsl/internal.js'
 import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import type { NativeProgram } from '../addon.js'
-import { badOption } from '../device/settings/checks.js'
-import { type DeviceError, together } from '../errors.js'
-import type { Safetensors, SafetensorsFaults } from '../files/safetensors.js'
+import type { DeviceError } from '../errors.js'
 import { arrayOver, fill, type Mismatch, type ValueSpec } from '../values.js'
 import {
   bytesAway,
-  fromFile,
   type Kind,
   missingParam,
   missingTensor,
@@ -37,67 +32,6 @@ export type ParamSources = Readonly<Record<string, ParamSource>>
 export const lateSource = (source: unknown): Mismatch | undefined => {
   const kind = lateFunction(source)
   return kind === undefined || kind === 'an async function' ? undefined : neverFills(kind)
-}
-
-/** A file of values by name: open, or as `safetensors(path)`, which Braid then opens and closes. */
-export type ParamFile = Safetensors | TaskEither<SafetensorsFaults, Safetensors>
-
-export const isFile = (given: object): given is Safetensors =>
-  'source' in given &&
-  typeof given.source === 'function' &&
-  'tensors' in given &&
-  given.tensors instanceof Map
-
-/** The tensors of a file, each as the source of the parameter of its name. */
-export const sourcesOfFile = (file: Safetensors): ParamSources =>
-  Object.fromEntries(
-    [...file.tensors.keys(), ...file.foreign.keys()].map(name => [name, file.source(name)] as const),
-  )
-
-/** Values by name, or a file's. */
-export const sourcesFrom = (given: ParamSources | Safetensors): ParamSources =>
-  isFile(given) ? sourcesOfFile(given) : given
-
-/** What `open` and `swap` take as parameters, in words. */
-export const paramsWanted = "values by name, safetensors('model.safetensors'), or what params(device, …) made"
-
-/**
- * Runs the body with the file of parameters that the options have, if they say how to open one, and closes it
- * again.
- */
-export const withParamFile = async <O extends { readonly params?: unknown }, A>(
-  options: O,
-  body: (options: O) => Promise<E.Either<DeviceError, A>>,
-): Promise<E.Either<DeviceError, A>> => {
-  let opening: unknown
-  try {
-    opening = options.params
-  } catch {
-    // The check of the options meets it too, and says so.
-  }
-  if (typeof opening !== 'function') return body(options)
-  let file: unknown
-  try {
-    file = await opening()
-  } catch (cause) {
-    return E.left({ ...badOption('params', paramsWanted, opening), cause })
-  }
-  if (isLeftOfFile(file)) {
-    const [first, ...others] = file.left
-    return E.left(together([fromFile(first, 'params'), ...others.map(fault => fromFile(fault, 'params'))]))
-  }
-  if (!isRightOfFile(file)) return E.left(badOption('params', paramsWanted, opening))
-  await using params = file.right
-  return await body({ ...options, params })
-}
-
-const isTagged = (value: unknown, tag: string): boolean =>
-  typeof value === 'object' && value !== null && '_tag' in value && value._tag === tag
-const isLeftOfFile = (value: unknown): value is E.Left<SafetensorsFaults> =>
-  isTagged(value, 'Left') && Array.isArray((value as E.Left<unknown>).left)
-const isRightOfFile = (value: unknown): value is E.Right<Safetensors> => {
-  const right = isTagged(value, 'Right') ? (value as E.Right<unknown>).right : undefined
-  return typeof right === 'object' && right !== null && isFile(right)
 }
 
 const paramsOf = (plan: Plan): readonly PlanBuffer[] =>

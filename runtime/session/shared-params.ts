@@ -8,16 +8,9 @@ import { type Lane, makeLane } from '../device/lane.js'
 import { type DeviceError, DisposedError } from '../errors.js'
 import type { Safetensors } from '../files/safetensors.js'
 import { describe, type ValueSpec } from '../values.js'
+import { isFile, type Opened, type ParamFile, sourcesFrom, sourcesOfFile } from './file-options.js'
 import { notSharedValues, wrongParam } from './messages.js'
-import {
-  fillParam,
-  isFile,
-  type ParamFile,
-  type ParamSource,
-  type ParamSources,
-  sourcesFrom,
-  sourcesOfFile,
-} from './params.js'
+import { fillParam, type ParamSource, type ParamSources } from './params.js'
 import { type Resident, SharedWrites } from './shared-writes.js'
 import type { Sharing } from './sharing.js'
 
@@ -351,8 +344,8 @@ export const params = async (
  */
 export type GivenParams = ParamSources | ParamFile | SharedParams
 
-/** The source of each parameter that was given, where the file is open; and that file's path. */
-export const sourcesIn = (given: GivenParams = {}): ParamSources =>
-  SharedParams.is(given) ? sourcesOf(given) : sourcesFrom(given as ParamSources | Safetensors)
-export const pathIn = (given: GivenParams = {}): string | undefined =>
+/** The source of each parameter that was given; and the path of the file that all are of. */
+export const sourcesIn = (given: Opened<GivenParams> = {}): ParamSources =>
+  SharedParams.is(given) ? sourcesOf(given) : sourcesFrom(given)
+export const pathIn = (given: Opened<GivenParams> = {}): string | undefined =>
   SharedParams.is(given) ? pathOf(given) : isFile(given) ? given.path : undefined

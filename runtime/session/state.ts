@@ -3,17 +3,10 @@ import { initialValue, provenanceOf } from '../../dsl/internal.js'
 import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import type { NativeProgram } from '../addon.js'
 import { type DeviceError, together } from '../errors.js'
-import type { Safetensors } from '../files/safetensors.js'
 import { fill } from '../values.js'
-import { fromFile, missingState, paramThrew, unknownState, wrongParam } from './messages.js'
-import {
-  fillParam,
-  isFile,
-  lateSource,
-  type ParamFile,
-  type ParamSource,
-  type ParamSources,
-} from './params.js'
+import { isFile, type Opened, type ParamFile } from './file-options.js'
+import { missingState, paramThrew, unknownState, wrongParam } from './messages.js'
+import { fillParam, lateSource, type ParamSource, type ParamSources } from './params.js'
 import { specOf } from './ports.js'
 
 /** Values of states before the first tick: by name, for some of them; or a file that has all of them. */
@@ -31,8 +24,8 @@ export const statesByName = (plan: Plan): ReadonlyMap<string, PlanBuffer> => {
 }
 
 /** The errors of the option `state` that can be found before anything is opened. */
-export const checkState = (plan: Plan, given: StateSources | undefined): readonly DeviceError[] => {
-  if (given === undefined || typeof given === 'function' || isFile(given)) return []
+export const checkState = (plan: Plan, given: Opened<StateSources> | undefined): readonly DeviceError[] => {
+  if (given === undefined || isFile(given)) return []
   const states = statesByName(plan)
   return Object.entries(given).flatMap(([name, value]) => {
     const buffer = states.get(name)
@@ -45,7 +38,7 @@ export const checkState = (plan: Plan, given: StateSources | undefined): readonl
 /** The source of each state, undefined for those that keep the plan's first value; or what is missing. */
 const sourcesOf = (
   plan: Plan,
-  given: ParamSources | Safetensors,
+  given: Opened<StateSources> = {},
   elsewhere: ReadonlySet<number>,
 ): E.Either<DeviceError, (name: string) => ParamSource | undefined> => {
   if (!isFile(given)) return E.right(name => (Object.hasOwn(given, name) ? given[name] : undefined))
@@ -76,20 +69,11 @@ export const firstState = (plan: Plan, buffer: PlanBuffer): E.Either<DeviceError
 export const loadStates = async (
   plan: Plan,
   program: NativeProgram,
-  given: StateSources | undefined,
+  given: Opened<StateSources> | undefined,
   elsewhere: ReadonlySet<number>,
   signal?: AbortSignal,
 ): Promise<DeviceError | undefined> => {
-  if (typeof given === 'function') {
-    const file = await given()
-    if (E.isLeft(file)) {
-      const [first, ...others] = file.left
-      return together([fromFile(first, 'state'), ...others.map(fault => fromFile(fault, 'state'))])
-    }
-    await using opened = file.right
-    return await loadStates(plan, program, opened, elsewhere, signal)
-  }
-  const sources = sourcesOf(plan, given ?? {}, elsewhere)
+  const sources = sourcesOf(plan, given, elsewhere)
   if (E.isLeft(sources)) return sources.left
   const named = statesByName(plan)
   for (const buffer of plan.buffers) {

@@ -6,9 +6,9 @@ import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import { showSpec } from '../../dsl/ir/tensor.js'
 import { badOption, type Check, check, checkEach, object, oneOf } from '../device/settings/checks.js'
 import type { DeviceError } from '../errors.js'
-import type { Safetensors } from '../files/safetensors.js'
+import { fileChecks, isFile, type Opened, sourcesFrom, type WithOpenFiles } from './file-options.js'
 import { cannotFollow, otherDevices } from './messages.js'
-import { isFile, type ParamSources, paramsByName, paramsWanted, sourcesFrom } from './params.js'
+import { type ParamSources, paramsByName } from './params.js'
 import { type Port, portsOf, specOf } from './ports.js'
 import type { References } from './references.js'
 import { type GivenParams, pathIn, pathOf, SharedParams, sourcesIn, sourcesOf } from './shared-params.js'
@@ -43,11 +43,7 @@ export class SwapError extends Error {
 
 const checks: Readonly<Record<keyof SwapOptions, Check>> = {
   keep: oneOf(['state', 'nothing']),
-  params: check(paramsWanted, object.holds),
-  state: check(
-    "values of states by name, or safetensors('state.safetensors')",
-    value => typeof value === 'function' || (object.holds(value) && !(value instanceof URL)),
-  ),
+  ...fileChecks,
   references: object,
   signal: check('an AbortSignal', value => value instanceof AbortSignal),
 }
@@ -67,17 +63,17 @@ export interface FollowingParams {
   readonly path: string | undefined
 }
 
-/** Both with their files open. `opened`: what the session was opened with. */
+/** `opened`: what the session was opened with. */
 export const followingParams = (
-  given: SwapOptions['params'],
-  opened: SwapOptions['params'],
+  given: Opened<GivenParams> | undefined,
+  opened: Opened<GivenParams> | undefined,
 ): FollowingParams => {
   if (SharedParams.is(given)) {
     const sources = sourcesOf(given)
     const names = new Set(Object.keys(sources))
     return { sources, shared: given, isShared: () => true, given: names, path: pathOf(given) }
   }
-  const own = sourcesFrom((given ?? {}) as ParamSources | Safetensors)
+  const own = sourcesFrom(given ?? {})
   const shared = SharedParams.is(opened) ? opened : undefined
   return {
     sources: { ...sourcesIn(opened), ...own },
@@ -97,7 +93,7 @@ export type Passing = ReadonlyMap<number, number>
 export const passing = (
   from: Plan,
   to: Plan,
-  options: Pick<SwapOptions, 'keep' | 'state'>,
+  options: Pick<WithOpenFiles<SwapOptions>, 'keep' | 'state'>,
   params: FollowingParams,
 ): E.Either<Readonly<NonEmptyArray<DeviceError>>, Passing> => {
   const { keep = 'state' } = options
@@ -138,9 +134,9 @@ interface Pairs {
   readonly pairs: readonly (readonly [to: number, from: number])[]
 }
 
-const passingStates = (from: Plan, to: Plan, given: StateSources | undefined): Pairs => {
+const passingStates = (from: Plan, to: Plan, given: Opened<StateSources> | undefined): Pairs => {
   // A file of states has all of them.
-  if (given !== undefined && (typeof given === 'function' || isFile(given))) return { errors: [], pairs: [] }
+  if (given !== undefined && isFile(given)) return { errors: [], pairs: [] }
   const following = statesOf(to)
   const errors: DeviceError[] = []
   const pairs: (readonly [number, number])[] = []

@@ -19,7 +19,7 @@ import {
   upload,
 } from '../../dsl/index.js'
 import type { MapBinary, MapUnary } from '../../dsl/ir/kernel-spec.js'
-import type { DType } from '../../dsl/ir/tensor.js'
+import { type DType, isFloat } from '../../dsl/ir/tensor.js'
 import { mapTolerance } from '../../dsl/language/operators/elementwise.js'
 import { type HostArray, hostArray, numbers, roundoff, writer } from '../../dsl/language/values.js'
 import { pulled } from '../../runtime/index.js'
@@ -31,7 +31,6 @@ import { expectMeaning, ran } from './yields.js'
 type Anything = any
 
 const dtypes: readonly DType[] = ['u8', 'i32', 'f16', 'bf16', 'f32']
-const isFloat = (dtype: DType): boolean => dtype !== 'u8' && dtype !== 'i32'
 
 const unary: readonly MapUnary[] = [
   'neg',

@@ -3,7 +3,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import * as braid from '../../dsl/index.js'
-import type { DType } from '../../dsl/ir/tensor.js'
+import { type DType, isFloat } from '../../dsl/ir/tensor.js'
 import { hostArray, writer } from '../../dsl/language/values.js'
 import { h200 } from '../../dsl/machine/h200.js'
 import { runs } from '../fixtures/runs.js'
@@ -67,14 +67,13 @@ const graphOf = ({ name, dtype, shape, keepDims, around }: Case): Any =>
 const valuesOf = ({ dtype, shape, seed, odd }: Case) => {
   const values = hostArray(dtype, shape[0] * shape[1] * shape[2])
   const write = writer(dtype)
-  const isFloat = dtype !== 'i32' && dtype !== 'u8'
   let state = seed | 1
   for (let i = 0; i < values.length; i++) {
     state = (Math.imul(state, 1664525) + 1013904223) | 0
     const byte = (state >>> 16) & 255
-    values[i] = write(isFloat ? (byte - 100) / 64 : dtype === 'u8' ? byte : byte * 8388607)
+    values[i] = write(isFloat(dtype) ? (byte - 100) / 64 : dtype === 'u8' ? byte : byte * 8388607)
   }
-  if (isFloat && odd !== undefined) values[seed % values.length] = write(odd)
+  if (isFloat(dtype) && odd !== undefined) values[seed % values.length] = write(odd)
   return values
 }
 

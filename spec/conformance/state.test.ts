@@ -209,9 +209,10 @@ describe.each(present)('between two ticks on %s', device => {
       { _tag: 'WrongState', subject: 'totel', wanted: 'a state of the plan: total, before' },
       { _tag: 'WrongState', subject: 'before', found: 'Float32Array of 3 elements' },
     ])
-    expect(await refused(7)).toMatchObject([{ _tag: 'BadOption', at: 'state' }])
-    expect(await refused(safetensors('/nowhere/at.all'))).toMatchObject([{ _tag: 'WrongState' }])
     const boom = new Error('boom')
+    for (const wrong of [7, () => 7, async () => undefined, () => Promise.reject(boom)])
+      expect(await refused(wrong)).toMatchObject([{ _tag: 'BadOption', at: 'state' }])
+    expect(await refused(safetensors('/nowhere/at.all'))).toMatchObject([{ _tag: 'WrongState' }])
     const threw = await refused({
       total: () => {
         throw boom

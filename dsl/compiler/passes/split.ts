@@ -1,7 +1,6 @@
 import type { GraphNode } from '../../ir/graph.js'
-import { type BoundSpec, tensorBytes } from '../../ir/tensor.js'
+import { type BoundSpec, isFloat, tensorBytes } from '../../ir/tensor.js'
 import { addOperator } from '../../language/operators/add.js'
-import { isFloat } from '../../language/operators/elementwise.js'
 import type { Checked } from '../analysis/ir.js'
 import { pass } from '../analysis/pass.js'
 import { rewritten } from '../analysis/rewritten.js'

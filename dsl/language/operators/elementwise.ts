@@ -4,6 +4,7 @@ import {
   type BoundSpec,
   type DType,
   elements,
+  isFloat,
   sameSpec,
   showSpec,
   type TensorSpec,
@@ -22,8 +23,6 @@ import { broadcast, broadcastStrides, coalesce } from './shapes.js'
 export interface ElementwiseAttrs {
   readonly code: readonly MapInstruction[]
 }
-
-export const isFloat = (dtype: DType): boolean => dtype === 'f32' || dtype === 'f16' || dtype === 'bf16'
 
 const isWhole = (value: number): boolean => Number.isInteger(value) && value >= -(2 ** 31) && value < 2 ** 31
 

@@ -7,6 +7,7 @@ import {
   type Dim,
   type DType,
   elements,
+  isFloat,
   showSpec,
   type TensorSpec,
   tensorBytes,
@@ -16,7 +17,6 @@ import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '
 import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-import { isFloat } from './elementwise.js'
 import { expandOperator } from './expand.js'
 import type { Attrs, Operator } from './operator.js'
 import { withOptions } from './options.js'

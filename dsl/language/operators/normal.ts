@@ -1,4 +1,4 @@
-import type { DType } from '../../ir/tensor.js'
+import type { DType, FloatType } from '../../ir/tensor.js'
 import { here } from '../where.js'
 import { castTo } from './cast.js'
 import { composed } from './composition.js'
@@ -51,7 +51,7 @@ const cosOfTurn = (t: Expression): Expression => {
  * (torch.randn_like), from two uniform ones each (Box and Muller, 1958). Others in each tick, and the same on
  * every device and in every run: their counter is state of the plan.
  */
-export const normal = <E extends 'f32' | 'f16' | 'bf16' = 'f32'>(options: RandomOptions<E>) => {
+export const normal = <E extends FloatType = 'f32'>(options: RandomOptions<E>) => {
   const at = here()
   return composed(
     'normal',

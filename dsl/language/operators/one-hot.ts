@@ -5,6 +5,7 @@ import {
   type BoundSpec,
   type DType,
   elements,
+  isFloat,
   showSpec,
   type TensorSpec,
   tensorBytes,
@@ -13,7 +14,6 @@ import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '
 import { isDType, maxRank } from '../tensor.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-import { isFloat } from './elementwise.js'
 import { runMap } from './map-reference.js'
 import type { Attrs, Operator } from './operator.js'
 import { named, withOptions } from './options.js'

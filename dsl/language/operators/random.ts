@@ -2,13 +2,19 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { Where } from '../../ir/graph.js'
 import type { RandomSpec } from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
-import { type BoundSpec, elements, type TensorSpec, tensorBytes } from '../../ir/tensor.js'
+import {
+  type BoundSpec,
+  elements,
+  type FloatType,
+  isFloat,
+  type TensorSpec,
+  tensorBytes,
+} from '../../ir/tensor.js'
 import type { FlowValue } from '../builder.js'
 import { badAttribute, type UnplacedError } from '../messages.js'
 import { hostArray, writer } from '../values.js'
 import { apply } from './apply.js'
 import type { Parts } from './composition.js'
-import { isFloat } from './elementwise.js'
 import type { Attrs, Operator } from './operator.js'
 import { named } from './options.js'
 import { stateNode } from './state.js'
@@ -80,7 +86,7 @@ export const randomOperator: Operator = {
   tolerance: () => 0,
 }
 
-export interface RandomOptions<E extends 'f32' | 'f16' | 'bf16' = 'f32' | 'f16' | 'bf16'> {
+export interface RandomOptions<E extends FloatType = FloatType> {
   /** A whole number from 0. Other seeds give other numbers; two calls with one seed draw the same. */
   readonly seed: number
   /** The element type of the result; f32 where it is left out. */

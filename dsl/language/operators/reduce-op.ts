@@ -1,9 +1,8 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { type BoundSpec, type DType, showSpec, type TensorSpec } from '../../ir/tensor.js'
+import { type BoundSpec, type DType, isFloat, showSpec, type TensorSpec } from '../../ir/tensor.js'
 import { dtypeMismatch, type UnplacedError } from '../messages.js'
 import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.js'
 import { type Call, reportAttribute } from './collective.js'
-import { isFloat } from './elementwise.js'
 import type { Attrs } from './operator.js'
 import type { Floats } from './types.js'
 

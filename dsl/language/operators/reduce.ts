@@ -6,6 +6,7 @@ import {
   type BoundSpec,
   type DType,
   elements,
+  isFloat,
   showSpec,
   type TensorSpec,
   tensorBytes,
@@ -17,7 +18,6 @@ import { here } from '../where.js'
 import { apply, parted } from './apply.js'
 import type { Arithmetic } from './arithmetic.js'
 import { castTo } from './cast.js'
-import { isFloat } from './elementwise.js'
 import type { Attrs, Operator } from './operator.js'
 import { withOptions } from './options.js'
 import type { Device, Reduced, ReducedWhole, Shape } from './types.js'

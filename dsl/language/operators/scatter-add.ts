@@ -5,6 +5,7 @@ import {
   type BoundSpec,
   type DType,
   elements,
+  isFloat,
   showSpec,
   type TensorSpec,
   tensorBytes,
@@ -15,7 +16,6 @@ import { hostArray, numbers, roundoff, writer } from '../values.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import { composed } from './composition.js'
-import { isFloat } from './elementwise.js'
 import type { Indices } from './gather.js'
 import type { Attrs, Operator } from './operator.js'
 import { named, withOptions } from './options.js'

@@ -1,6 +1,6 @@
 import type { Where } from '../../ir/graph.js'
 import { show } from '../../ir/show.js'
-import { type BoundSpec, elements, showSpec, type TensorSpec } from '../../ir/tensor.js'
+import { type BoundSpec, elements, isFloat, showSpec, type TensorSpec } from '../../ir/tensor.js'
 import { type Builder, current, FlowValue } from '../builder.js'
 import type { Flow } from '../flow.js'
 import { type FillState, type InitData, isInitData, mostInPlan } from '../initial-value.js'
@@ -10,7 +10,7 @@ import type { AnyTensor } from '../tensor.js'
 import { hostArray, numbers, writer } from '../values.js'
 import { here } from '../where.js'
 import { isOperandNumber } from './arithmetic.js'
-import { holdsWhole, isFloat, wholeText } from './elementwise.js'
+import { holdsWhole, wholeText } from './elementwise.js'
 
 /**
  * What a state holds before the first value: one number for all elements; each element, row-major; or a

@@ -1,6 +1,5 @@
 import type { MapSpec } from '../../ir/kernel-spec.js'
-import type { BoundSpec } from '../../ir/tensor.js'
-import { isFloat } from './elementwise.js'
+import { type BoundSpec, isFloat } from '../../ir/tensor.js'
 import { coalesce, denseStrides } from './shapes.js'
 
 /** A kernel that writes a dense result, reading element `offset + Σ index[d] · strides[d]` of its operand. */

@@ -1,13 +1,12 @@
 // Shapes at the level of types. An error becomes a type whose one property is a sentence about the error, so
 // that the compiler's message contains it: "Property ''the inner dimensions of matmul differ'' is missing".
 
-import type { Dim, DType } from '../../ir/tensor.js'
+import type { Dim, DType, FloatType } from '../../ir/tensor.js'
 import type { Flow } from '../flow.js'
 import type { Tensor } from '../tensor.js'
 
 export type Shape = readonly Dim[]
 export type Device<D extends DType, S extends Shape> = Flow<'device', Tensor<D, S>>
-export type FloatType = 'f32' | 'f16' | 'bf16'
 
 /**
  * A property that no flow has. Its name is a sentence for the reader of the error, its type names the types

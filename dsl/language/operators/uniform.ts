@@ -1,4 +1,4 @@
-import type { DType } from '../../ir/tensor.js'
+import type { DType, FloatType } from '../../ir/tensor.js'
 import { here } from '../where.js'
 import { composed } from './composition.js'
 import { withOptions } from './options.js'
@@ -10,7 +10,7 @@ import type { Device, Shape } from './types.js'
  * }))` (torch.rand_like). Others in each tick, and the same on every device and in every run: their counter
  * is state of the plan.
  */
-export const uniform = <E extends 'f32' | 'f16' | 'bf16' = 'f32'>(options: RandomOptions<E>) => {
+export const uniform = <E extends FloatType = 'f32'>(options: RandomOptions<E>) => {
   const at = here()
   return composed(
     'uniform',
