@@ -27,6 +27,7 @@ export { type Communicator, communicator } from './language/communicator.js'
 export type { CompileOptions } from './language/compile-options.js'
 export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from './language/feed.js'
 export type { AnyFlow, DeviceFlow, Flow, HostFlow } from './language/flow.js'
+export { type Gradients, gradients } from './language/gradients/gradients.js'
 export {
   type FlowsOf,
   type Graph,
@@ -153,6 +154,7 @@ export {
   type States,
   state,
 } from './language/operators/state.js'
+export { stopGradient } from './language/operators/stop-gradient.js'
 export { sub } from './language/operators/sub.js'
 export { sum } from './language/operators/sum.js'
 export { takeAlong } from './language/operators/take-along.js'

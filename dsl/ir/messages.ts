@@ -8,6 +8,7 @@ const titles: Readonly<Record<string, string>> = {
   DTypeMismatch: 'The element types do not fit',
   PlaceMismatch: 'The value is in the wrong place',
   BadAttribute: 'Invalid argument',
+  NoGradient: 'No gradient',
   UnboundDelay: 'This state has no next value',
   Cycle: 'A cycle crosses no delay',
   RateMismatch: 'Flows of different rates meet',

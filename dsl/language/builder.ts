@@ -37,6 +37,13 @@ export interface NewNode {
   readonly at: Where
 }
 
+/** A composed operator as if it were one node. */
+export interface Composite {
+  readonly op: string
+  readonly inputs: readonly number[]
+  readonly attrs: Readonly<Record<string, unknown>>
+}
+
 const scalar: TensorSpec = { dtype: 'f32', shape: [] }
 const none: Readonly<Record<string, never>> = Object.freeze({})
 
@@ -53,6 +60,10 @@ export class Builder {
   /** Groups of states whose next values are not set yet, each by its first node: how to report it. */
   readonly unset = new Map<number, () => void>()
   readonly bodies = new NestedBodies()
+  /** By node: the composed operator whose value it is, where that has a gradient as a whole. */
+  readonly composites = new Map<number, Composite>()
+  /** Nodes whose values gradients take for constants. */
+  readonly constants = new Set<number>()
   open = true
   private readonly counts = new Map<string, { next: number }>()
   private readonly lanes = new Map<string, LaneSpec>()

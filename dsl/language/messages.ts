@@ -1,7 +1,7 @@
 // The sentences of the language's errors that more than one operator can report. Sentences of a single
 // operator are in its file.
 
-import type { CompileError, LaneSpec, Place } from '../ir/graph.js'
+import type { CompileError, LaneSpec, Place, Where } from '../ir/graph.js'
 import { limits } from '../ir/limits.js'
 import { show } from '../ir/show.js'
 import { showSpec, type TensorSpec } from '../ir/tensor.js'
@@ -16,9 +16,21 @@ const tagged =
 export const badAttribute = tagged('BadAttribute')
 export const shapeMismatch = tagged('ShapeMismatch')
 export const dtypeMismatch = tagged('DTypeMismatch')
+const withoutGradient = tagged('NoGradient')
 const notAFlowError = tagged('NotAFlow')
 const foreignFlowError = tagged('ForeignFlow')
 const placeMismatch = tagged('PlaceMismatch')
+
+/** `node` lies between a value and the loss. */
+export const noGradient = (node: string, at: Where, next: string): UnplacedError =>
+  withoutGradient('operators that have a gradient between the values and the loss', `${node}, at ${at}`, next)
+
+export const unrelated = (name: string): UnplacedError =>
+  withoutGradient(
+    'values that the loss changes with, through operators of floats',
+    `${name}, with which it does not change`,
+    'leave it out, or correct what the loss is made of',
+  )
 
 /** `role` names the value in the message: `the operand`. */
 export const notAFlow = (role: string, value: unknown): UnplacedError =>

@@ -1,32 +1,27 @@
-// A model of two layers over the rows of a table, and its gradients, written out.
+// A model of two layers over the rows of a table, trained by gradient descent.
 import {
-  add,
   argmax,
   concat,
   download,
   embedding,
   type Flow,
+  gradients,
   graph,
   linear,
   logSoftmax,
-  map,
-  matmul,
   mean,
   mul,
   neg,
   oneHot,
   param,
   reshape,
-  scatterAdd,
   slice,
-  softmax,
   state,
   sub,
   sum,
   type Tensor,
   tanh,
   tensor,
-  transpose,
   upload,
 } from 'braid-gpu'
 import { batch, context } from './text.js'
@@ -58,10 +53,8 @@ const init = { table: seeded(1, 1), first: seeded(2, 0.1), shift: 0, last: seede
 type Rows<N extends number> = Flow<'device', Tensor<'f32', readonly [number, N]>>
 type Weight<N extends keyof typeof shapes> = Flow<'device', (typeof shapes)[N]>
 
-const scores = (x: Rows<number>, first: Weight<'first'>, shift: Weight<'shift'>, last: Weight<'last'>) => {
-  const h = x.pipe(linear(first, shift), tanh())
-  return { h, logits: h.pipe(linear(last)) }
-}
+const scores = (x: Rows<number>, first: Weight<'first'>, shift: Weight<'shift'>, last: Weight<'last'>) =>
+  x.pipe(linear(first, shift), tanh(), linear(last))
 
 /** One tick is one step of gradient descent. */
 export const training = (rate: number) =>
@@ -70,27 +63,14 @@ export const training = (rate: number) =>
     const truth = inputs.target.pipe(upload(), oneHot({ classes: bytes }))
     const s = state(shapes, init)
     const x = tokens.pipe(embedding(s.table), reshape([batch, context * width]))
-    const { h, logits } = scores(x, s.first, s.shift, s.last)
-    const loss = logits.pipe(logSoftmax(), mul(truth), sum(1), mean(0), neg())
+    const loss = scores(x, s.first, s.shift, s.last).pipe(logSoftmax(), mul(truth), sum(1), mean(0), neg())
 
-    // Backward: what the loss changes by, for each value from the last one to the first.
-    const byLogits = logits.pipe(softmax(), sub(truth), mul(1 / batch))
-    const bySum = byLogits.pipe(
-      matmul(s.last),
-      map((d, a) => d.mul(a.mul(a).neg().add(1)), h),
-    )
-    const byX = bySum.pipe(matmul(s.first), reshape([batch, context, width]))
-    const gradients = {
-      table: byX.pipe(scatterAdd(tokens, { axis: 0, size: bytes })),
-      first: bySum.pipe(transpose([1, 0]), matmul(x)),
-      shift: bySum.pipe(sum(0)),
-      last: byLogits.pipe(transpose([1, 0]), matmul(h)),
-    }
+    const by = gradients(loss, { table: s.table, first: s.first, shift: s.shift, last: s.last })
     s.next({
-      table: s.table.pipe(add(gradients.table.pipe(mul(-rate)))),
-      first: s.first.pipe(add(gradients.first.pipe(mul(-rate)))),
-      shift: s.shift.pipe(add(gradients.shift.pipe(mul(-rate)))),
-      last: s.last.pipe(add(gradients.last.pipe(mul(-rate)))),
+      table: s.table.pipe(sub(by.table.pipe(mul(rate)))),
+      first: s.first.pipe(sub(by.first.pipe(mul(rate)))),
+      shift: s.shift.pipe(sub(by.shift.pipe(mul(rate)))),
+      last: s.last.pipe(sub(by.last.pipe(mul(rate)))),
     })
     return { loss: loss.pipe(download()) }
   })
@@ -100,7 +80,7 @@ export const writing = (start: readonly number[]) =>
   graph('write', {}, () => {
     const s = state({ tokens: tensor('i32', [context]) }, { tokens: start })
     const x = s.tokens.pipe(embedding(param('table', shapes.table)), reshape([1, context * width]))
-    const { logits } = scores(
+    const logits = scores(
       x,
       param('first', shapes.first),
       param('shift', shapes.shift),

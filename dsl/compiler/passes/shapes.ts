@@ -1,5 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { GraphNode } from '../../ir/graph.js'
+import type { Read } from '../../language/operators/operator.js'
 import type { Checked } from '../analysis/ir.js'
 import { liveNodes } from '../analysis/live-nodes.js'
 import { isView, operatorOf } from '../analysis/operators.js'
@@ -10,11 +11,10 @@ import { rewritten } from '../analysis/rewritten.js'
 //
 // After this pass no node reads a value for its shape alone, and no value is computed that only gave a shape.
 // By now every shape is known, and so are the device and the rate that a node has from what it read. A node
-// that is ordered by `after` keeps its input, since an order is one of readers. A graph in which no operator
-// needs only a shape is unchanged.
+// that is ordered by `after` keeps its inputs, since an order is one of readers. A graph whose nodes read all
+// of their inputs is unchanged.
 
-const needsShape = ({ op, inputs }: GraphNode): boolean =>
-  inputs.length > 0 && operatorOf(op)?.needsShape === true
+const readsOf = ({ op, inputs, attrs }: GraphNode): Read | undefined => operatorOf(op)?.reads?.(inputs, attrs)
 
 /** By node: whether its readers come after another operation. */
 const ordersReaders = ({ nodes }: Checked): Uint8Array => {
@@ -25,11 +25,15 @@ const ordersReaders = ({ nodes }: Checked): Uint8Array => {
 }
 
 export const shapes = pass('shapes', (ir: Checked): Passed<Checked> => {
-  if (!ir.nodes.some(needsShape)) return E.right(ir)
+  if (!ir.nodes.some(node => readsOf(node) !== undefined)) return E.right(ir)
   const orders = ordersReaders(ir)
-  const nodes = ir.nodes.map(node =>
-    needsShape(node) && node.inputs.every(input => orders[input] === 0) ? { ...node, inputs: [] } : node,
-  )
+  const nodes = ir.nodes.map(node => {
+    const read = readsOf(node)
+    return read !== undefined &&
+      node.inputs.every(input => orders[input] === 0 || read.inputs.includes(input))
+      ? { ...node, ...read }
+      : node
+  })
   // Callers name parameters.
   const alive = liveNodes(
     { ...ir, nodes },

@@ -1,5 +1,12 @@
 import type { MapInstruction } from '../../ir/kernel-spec.js'
-import type { ElementwiseAttrs } from './elementwise.js'
+
+/**
+ * Attributes of every elementwise node: its expression over its inputs, in the form of `MapSpec.code`; the
+ * last value is the result.
+ */
+export interface ElementwiseAttrs {
+  readonly code: readonly MapInstruction[]
+}
 
 /** Expressions that are kept at most. */
 const most = 2 ** 16

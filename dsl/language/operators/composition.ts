@@ -5,7 +5,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { Where } from '../../ir/graph.js'
 import { show } from '../../ir/show.js'
 import { isFloat, showSpec, type TensorSpec } from '../../ir/tensor.js'
-import type { FlowValue } from '../builder.js'
+import type { Composite, FlowValue } from '../builder.js'
 import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
 import { apply, parted } from './apply.js'
 import { castTo } from './cast.js'
@@ -58,7 +58,19 @@ export class Parts {
   softmax(x: FlowValue, axes: readonly number[]): FlowValue {
     const most = this.largest(x, axes)
     const powers = this.map((a, m) => a.sub(m).exp(), x, most)
-    return this.map((p, total) => p.div(total), powers, this.reduce('sum', powers, axes))
+    const shares = this.map((p, total) => p.div(total), powers, this.reduce('sum', powers, axes))
+    return this.composite('softmax', shares, [x], { axes })
+  }
+
+  /** The value, which gradients take for that of one operator of these inputs. */
+  composite(
+    op: string,
+    value: FlowValue,
+    inputs: readonly FlowValue[],
+    attrs: Composite['attrs'],
+  ): FlowValue {
+    value.builder.composites.set(value.id, { op, inputs: inputs.map(({ id }) => id), attrs })
+    return value
   }
 
   /** Without axes of size 1. */

@@ -12,17 +12,10 @@ import {
 } from '../../ir/tensor.js'
 import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
 import { type HostArray, roundoff } from '../values.js'
+import { attrsOfCode, type ElementwiseAttrs } from './code.js'
 import { runMap, wholeInstructions } from './map-reference.js'
-import type { Attrs, Operator, RunLowering } from './operator.js'
+import type { Attrs, Operator, Read, RunLowering } from './operator.js'
 import { broadcast, broadcastStrides, coalesce } from './shapes.js'
-
-/**
- * Attributes of every elementwise node: its expression over its inputs, in the form of `MapSpec.code`; the
- * last value is the result.
- */
-export interface ElementwiseAttrs {
-  readonly code: readonly MapInstruction[]
-}
 
 const isWhole = (value: number): boolean => Number.isInteger(value) && value >= -(2 ** 31) && value < 2 ** 31
 
@@ -199,11 +192,35 @@ export const runMapOff = (
 export const mapFlops = (code: readonly MapInstruction[], count: number): number =>
   count * code.reduce((sum, [op]) => sum + (op === 'operand' || op === 'const' || op === 'index' ? 0 : 1), 0)
 
+/** The operands of an expression, in their order. */
+const operandsOf = (code: readonly MapInstruction[]): readonly number[] => {
+  let known = operands.get(code)
+  if (known === undefined) {
+    const read = code.flatMap(([op, operand]) => (op === 'operand' ? [operand as number] : []))
+    operands.set(code, (known = [...new Set(read)].sort((a, b) => a - b)))
+  }
+  return known
+}
+
+const operands = new WeakMap<readonly MapInstruction[], readonly number[]>()
+
+const reads = (inputs: readonly number[], attrs: Attrs): Read | undefined => {
+  const code = codeOf(attrs)
+  const read = operandsOf(code)
+  if (read.length === inputs.length) return undefined
+  const own = code.map(
+    (instruction): MapInstruction =>
+      instruction[0] === 'operand' ? ['operand', read.indexOf(instruction[1])] : instruction,
+  )
+  return { inputs: read.map(operand => inputs[operand]!), attrs: attrsOfCode(own) }
+}
+
 /** An operator whose nodes carry their own expression each (`ElementwiseAttrs`). */
 export const elementwise = (name: string): Operator => ({
   name,
   infer: (inputs, attrs) => inferElementwise(inputs, codeOf(attrs)),
   lower: (inputs, output, attrs) => lowered(inputs, output, codeOf(attrs)),
+  reads,
   reference: (inputs, specs, output, attrs) => runMap(mapSpec(specs, output, codeOf(attrs)), inputs)[0]!,
   tolerance: (output, _inputs, attrs) => mapTolerance(codeOf(attrs), output.dtype),
   off: (inputs, specs, output, attrs, direction) =>

@@ -1,7 +1,8 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { type BoundSpec, isEmpty, tensorBytes } from '../../ir/tensor.js'
 import { reader, writer } from '../values.js'
-import { type ElementwiseAttrs, mapSpec } from './elementwise.js'
+import type { ElementwiseAttrs } from './code.js'
+import { mapSpec } from './elementwise.js'
 import { runMap } from './map-reference.js'
 import type { Attrs, Operator } from './operator.js'
 

@@ -41,20 +41,38 @@ export const normOf =
       floatAxes(options)(x),
     )
 
-/** x · 1/√(mean(x²) + epsilon) · scale + shift, in f32. */
+/** d · 1/√(mean(d²) + epsilon) · scale + shift, in f32, where d is x, or x less its mean. */
 export const normalised = (
   parts: Parts,
   x: FlowValue,
+  mean: FlowValue | undefined,
   { axes, epsilon }: NormSettings,
   scale: FlowValue | undefined,
   shift: FlowValue | undefined,
 ): FlowValue => {
+  const distance = mean === undefined ? x : parts.map((a, m) => a.sub(m), x, mean)
   const square = parts.reduce(
     'mean',
-    parts.map(a => a.mul(a), x),
+    parts.map(a => a.mul(a), distance),
     axes,
   )
   const factor = parts.map(v => v.add(epsilon).rsqrt(), square)
+  const value = scaled(parts, distance, factor, scale, shift)
+  return parts.composite('norm', value, [x, ...(scale ? [scale] : []), ...(shift ? [shift] : [])], {
+    axes,
+    factor: factor.id,
+    ...(mean ? { mean: mean.id } : {}),
+    ...(scale ? { scale: true } : {}),
+  })
+}
+
+const scaled = (
+  parts: Parts,
+  x: FlowValue,
+  factor: FlowValue,
+  scale: FlowValue | undefined,
+  shift: FlowValue | undefined,
+): FlowValue => {
   if (scale && shift) return parts.map((a, f, s, t) => a.mul(f).mul(s).add(t), x, factor, scale, shift)
   if (scale) return parts.map((a, f, s) => a.mul(f).mul(s), x, factor, scale)
   if (shift) return parts.map((a, f, t) => a.mul(f).add(t), x, factor, shift)
@@ -86,9 +104,8 @@ export const layerNorm = <D extends DType = DType, R extends Shape = []>(options
     (parts, given, settings) => {
       const scale = wideOption(parts, given, 'layerNorm', options, 'scale')
       const shift = wideOption(parts, given, 'layerNorm', options, 'shift')
-      return parts.inFloat(given, x => {
-        const distance = parts.map((a, m) => a.sub(m), x, parts.reduce('mean', x, settings.axes))
-        return normalised(parts, distance, settings, scale, shift)
-      })
+      return parts.inFloat(given, x =>
+        normalised(parts, x, parts.reduce('mean', x, settings.axes), settings, scale, shift),
+      )
     },
   ) as unknown as Norm<D, R>

@@ -17,6 +17,7 @@ export const logSoftmax = (options?: SoftmaxOptions) =>
         axes,
       )
       const rest = parts.map(t => t.log(), total)
-      return parts.map((a, m, r) => a.sub(m).sub(r), x, most, rest)
+      const value = parts.map((a, m, r) => a.sub(m).sub(r), x, most, rest)
+      return parts.composite('logSoftmax', value, [x], { axes })
     }),
   ) as unknown as SameShape

@@ -35,7 +35,8 @@ export const logSumExp = ((options: unknown) =>
       const finite = parts.map(m => m.abs().le(largestFloat).select(m, 0), parts.largest(x, axes))
       const powers = parts.map((a, m) => a.sub(m).exp(), x, finite)
       const total = parts.reduce('sum', powers, axes)
-      const kept = parts.map((t, m) => t.log().add(m), total, finite)
+      const value = parts.map((t, m) => t.log().add(m), total, finite)
+      const kept = parts.composite('logSumExp', value, [x], { axes })
       return keepDims ? kept : parts.without(kept, axes)
     }),
   )) as unknown as FloatReduction

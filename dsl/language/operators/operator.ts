@@ -47,6 +47,12 @@ export interface CollectiveLowering extends Omit<CollectiveSpec, 'communicator' 
   readonly movedBytes: number
 }
 
+/** What a node reads. */
+export interface Read {
+  readonly inputs: readonly number[]
+  readonly attrs: Attrs
+}
+
 export type Attrs = Readonly<Record<string, unknown>>
 
 /** One operator: its type (`infer`), its lowering and its meaning. Device values in, one device value out. */
@@ -65,8 +71,11 @@ export interface Operator {
    * something reads that value later, the compiler copies it first.
    */
   readonly takesMemory?: true
-  /** Of its only input the operator needs the shape alone, which its result has too: `lower` does without it. */
-  readonly needsShape?: true
+  /**
+   * The inputs that a node reads, and its attributes with these alone: of the others it needs the shape, which
+   * its result has too. Undefined, or absent: it reads all.
+   */
+  reads?(inputs: readonly number[], attrs: Attrs): Read | undefined
   /**
    * The result, where that has elements and an input has none: one number, which every element is; or the
    * inputs, by index, of which the same operator makes it, and one alone is the result itself. Absent: there

@@ -16,6 +16,6 @@ export const rmsNorm = <D extends DType = DType, R extends Shape = []>(options?:
     withOptions(options, ['axis', 'epsilon', 'scale'], normOf(options)),
     (parts, given, settings) => {
       const scale = wideOption(parts, given, 'rmsNorm', options, 'scale')
-      return parts.inFloat(given, x => normalised(parts, x, settings, scale, undefined))
+      return parts.inFloat(given, x => normalised(parts, x, undefined, settings, scale, undefined))
     },
   ) as unknown as Norm<D, R>

@@ -1,4 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
+import type { Where } from '../../ir/graph.js'
 import type { ScatterAddSpec } from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
 import {
@@ -145,6 +146,31 @@ type WithRows<
           ? readonly [X, ...WithRows<T, A, R, N, [...Seen, 0]>]
           : Shape
 
+/** The node of a sum of rows by their indices, and of the order of the indices. */
+export const rowsAdded = (at: Where, x: FlowValue, indices: FlowValue, attrs: Attrs): FlowValue => {
+  const { builder, id, spec, place } = indices
+  // On the lane of the rows, which are what is piped.
+  const given = new FlowValue(builder, id, spec, place, x.hint)
+  const isLine = spec.shape.length === 1
+  if (!isLine && spec.shape.some(size => typeof size === 'string'))
+    builder.report(
+      at,
+      'scatterAdd',
+      shapeMismatch(
+        'indices of one dimension, or whose sizes are numbers',
+        showSpec(spec),
+        'reshape the rows and the indices to one dimension',
+      ),
+    )
+  const line = isLine ? given : apply(reshapeOperator, at, given, [], { shape: [product(spec.shape)] })
+  const order = apply(topKOperator, at, line, [], { axis: 0, largest: false })
+  const others = [
+    ['the indices', given],
+    ['their order', order],
+  ] as const
+  return apply(scatterAddOperator, at, x, others, attrs)
+}
+
 /**
  * Sums of the rows of a value by an index for each: x[…, i, j, …] by indices of shape [i, j] is
  * […, size, …], row n of which is the sum of the rows whose index is n, and 0 where there is none
@@ -162,34 +188,9 @@ export const scatterAdd = <I extends DType, R extends Shape, const A extends num
   const at = here()
   const name = 'scatterAdd'
   const settings = withOptions(options, ['axis', 'size'], attrsOf(options))
-  return composed(name, at, settings, (_, x, attrs) => {
-    const { builder, id, spec, place } = x.builder.take(indices, 'device', at, name, 'the indices')
-    // On the lane of the rows, which are what is piped.
-    const given = new FlowValue(builder, id, spec, place, x.hint)
-    const isLine = spec.shape.length === 1
-    if (!isLine && spec.shape.some(size => typeof size === 'string'))
-      builder.report(
-        at,
-        name,
-        shapeMismatch(
-          'indices of one dimension, or whose sizes are numbers',
-          showSpec(spec),
-          'reshape the rows and the indices to one dimension',
-        ),
-      )
-    const line = isLine ? given : apply(reshapeOperator, at, given, [], { shape: [product(spec.shape)] })
-    const order = apply(topKOperator, at, line, [], { axis: 0, largest: false })
-    return apply(
-      scatterAddOperator,
-      at,
-      x,
-      [
-        ['the indices', given],
-        ['their order', order],
-      ],
-      attrs,
-    )
-  }) as unknown as <D extends DType, S extends Shape>(
+  return composed(name, at, settings, (_, x, attrs) =>
+    rowsAdded(at, x, x.builder.take(indices, 'device', at, name, 'the indices'), attrs),
+  ) as unknown as <D extends DType, S extends Shape>(
     x: Device<D, S>,
   ) => Device<D extends 'u8' ? 'i32' : D, WithRows<S, AxesFrom0<S, A>, R, N>>
 }

@@ -1,0 +1,203 @@
+// The gradient of an elementwise expression is an elementwise expression: it is derived instruction by
+// instruction, from the last one to the first.
+
+import type { MapInstruction } from '../../ir/kernel-spec.js'
+import type { FlowValue } from '../builder.js'
+import { attrsOfCode, type ElementwiseAttrs } from '../operators/code.js'
+import { Expression, Trace } from '../operators/expression.js'
+import { mapOperator } from '../operators/map.js'
+import type { Attrs } from '../operators/operator.js'
+import { whereOperator } from '../operators/where.js'
+import type { Rule } from './backward.js'
+
+const codeOf = (attrs: Attrs): readonly MapInstruction[] => (attrs as unknown as ElementwiseAttrs).code
+
+/** The instructions of an expression. */
+interface Values {
+  /** The value of instruction i, computed where it is asked for; the last one is the result. */
+  at(i: number): Expression
+  /** Whether the value of instruction i is more than a number. */
+  varies(i: number): boolean
+}
+
+type Args = readonly [number, number, number]
+type Derivative = (d: Expression, i: number, args: Args, of: Values) => readonly (Expression | undefined)[]
+
+const nothing: Derivative = () => []
+
+/**
+ * What each instruction makes of the gradient `d` of its value, for each of its arguments. At a corner: `abs`
+ * passes nothing on at 0, and `min` and `max` of equal values half to each; where one of the two is a number,
+ * as in relu, nothing.
+ */
+const derivatives: Readonly<Record<string, Derivative>> = {
+  neg: d => [d.neg()],
+  abs: (d, _, [a], of) => [of.at(a).gt(0).select(d, of.at(a).lt(0).select(d.neg(), 0))],
+  exp: (d, i, _, of) => [d.mul(of.at(i))],
+  log: (d, _, [a], of) => [d.div(of.at(a))],
+  sqrt: (d, i, _, of) => [d.mul(0.5).div(of.at(i))],
+  rsqrt: (d, i, [a], of) => [d.mul(-0.5).mul(of.at(i)).div(of.at(a))],
+  tanh: (d, i, _, of) => [d.mul(of.at(i).mul(of.at(i)).neg().add(1))],
+  erf: (d, _, [a], of) => [d.mul(of.at(a).mul(of.at(a)).neg().exp()).mul(2 / Math.sqrt(Math.PI))],
+  sigmoid: (d, i, _, of) => [d.mul(of.at(i)).mul(of.at(i).neg().add(1))],
+  sin: (d, _, [a], of) => [d.mul(of.at(a).cos())],
+  cos: (d, _, [a], of) => [d.mul(of.at(a).sin()).neg()],
+  floor: nothing,
+  ceil: nothing,
+  round: nothing,
+  add: d => [d, d],
+  sub: d => [d, d.neg()],
+  mul: (d, _, [a, b], of) => [d.mul(of.at(b)), d.mul(of.at(a))],
+  div: (d, i, [_, b], of) => [d.div(of.at(b)), d.mul(of.at(i)).div(of.at(b)).neg()],
+  min: (d, i, [a, b], of) => chosen(d, i, a, b, of, (x, y) => x.lt(y)),
+  max: (d, i, [a, b], of) => chosen(d, i, a, b, of, (x, y) => y.lt(x)),
+  pow: (d, i, [a, b], of) => [
+    d.mul(of.at(b)).mul(of.at(a).pow(of.at(b).sub(1))),
+    // 0 to a power stays 0.
+    of
+      .at(a)
+      .eq(0)
+      .select(0, d.mul(of.at(i)).mul(of.at(a).log())),
+  ],
+  floorDiv: nothing,
+  mod: (d, _, [a, b], of) => [d, d.mul(of.at(a).floorDiv(of.at(b))).neg()],
+  lt: nothing,
+  le: nothing,
+  eq: nothing,
+  select: (d, _, [a], of) => [undefined, of.at(a).select(d, 0), of.at(a).select(0, d)],
+}
+
+/** Of the smaller or larger of two values, which the value of instruction i is. */
+const chosen = (
+  d: Expression,
+  i: number,
+  a: number,
+  b: number,
+  of: Values,
+  wins: (one: Expression, other: Expression) => Expression,
+): readonly (Expression | undefined)[] => {
+  // By the result, so that what it is made of need not be kept.
+  if (!of.varies(b)) return [wins(of.at(i), of.at(b)).select(d, 0)]
+  if (!of.varies(a)) return [undefined, wins(of.at(i), of.at(a)).select(d, 0)]
+  const [first, second] = [wins(of.at(a), of.at(b)), wins(of.at(b), of.at(a))]
+  const half = d.mul(0.5)
+  return [first.select(d, second.select(0, half)), second.select(d, first.select(0, half))]
+}
+
+/** An expression over some of: the gradient of the result, the operands, and the result. */
+interface Derived {
+  readonly attrs: Attrs
+  /** By operand of the expression: 0 is the gradient, 1 the first operand, and the result comes last. */
+  readonly uses: readonly number[]
+}
+
+const argumentsOf = ([op, ...args]: MapInstruction): readonly number[] =>
+  op === 'operand' || op === 'const' || op === 'index' ? [] : (args as readonly number[])
+
+/** The gradient of an expression by one of its operands; undefined where it does not change with that. */
+const derivedOf = (
+  code: readonly MapInstruction[],
+  operand: number,
+  operands: number,
+): Derived | undefined => {
+  const trace = new Trace(operands + 2)
+  const [gradient, ...given] = trace.operands
+  const last = code.length - 1
+  const [depends, varies]: boolean[][] = [[], []]
+  code.forEach((instruction, i) => {
+    const args = argumentsOf(instruction)
+    depends![i] = instruction[0] === 'operand' ? instruction[1] === operand : args.some(a => depends![a])
+    varies![i] = instruction[0] !== 'const' && (args.length === 0 || args.some(a => varies![a]))
+  })
+  const values: Expression[] = []
+  const computed = (i: number): Expression => {
+    const [op, ...args] = code[i]!
+    if (op === 'operand') return given[args[0] as number]!
+    if (op === 'const') return new Expression(trace, trace.take(args[0]))
+    const [first, ...others] = (args as number[]).map(of.at) as [Expression, ...Expression[]]
+    return (first as unknown as Record<string, (...others: Expression[]) => Expression>)[op]!(...others)
+  }
+  const of: Values = {
+    at: i => (values[i] ??= i === last ? given[operands]! : computed(i)),
+    varies: i => varies![i]!,
+  }
+  const adjoints: (Expression | undefined)[] = []
+  adjoints[last] = gradient
+  let total: Expression | undefined
+  for (let i = last; i >= 0; i--) {
+    const adjoint = adjoints[i]
+    const [op] = code[i]!
+    if (adjoint === undefined || !depends![i]) continue
+    if (op === 'operand') total = total === undefined ? adjoint : total.add(adjoint)
+    const args = argumentsOf(code[i]!)
+    const parts = derivatives[op]?.(adjoint, i, args as unknown as Args, of) ?? []
+    parts.forEach((part, k) => {
+      const argument = args[k]!
+      if (part === undefined || !depends![argument]) return
+      const other = adjoints[argument]
+      adjoints[argument] = other === undefined ? part : other.add(part)
+    })
+  }
+  if (total === undefined) return undefined
+  const whole = codeOf(trace.attrsUpTo(trace.take(total)))
+  trace.code.release()
+  const uses = [...new Set(whole.flatMap(([op, k]) => (op === 'operand' ? [k as number] : [])))].sort(
+    (a, b) => a - b,
+  )
+  const own = whole.map(instruction =>
+    instruction[0] === 'operand' ? (['operand', uses.indexOf(instruction[1])] as const) : instruction,
+  )
+  return { attrs: attrsOfCode(own), uses }
+}
+
+// Nodes with equal expressions have one and the same code.
+const known = new WeakMap<readonly MapInstruction[], Map<number, Derived | undefined>>()
+
+const derived = (code: readonly MapInstruction[], operand: number, operands: number): Derived | undefined => {
+  let byOperand = known.get(code)
+  if (byOperand === undefined) known.set(code, (byOperand = new Map()))
+  if (!byOperand.has(operand)) byOperand.set(operand, derivedOf(code, operand, operands))
+  return byOperand.get(operand)
+}
+
+export const elementwiseRule: Rule = ({ attrs, inputs, output }, gradient, make) =>
+  inputs.map((x, k) => {
+    const found = derived(codeOf(attrs), k, inputs.length)
+    if (found === undefined) return undefined
+    return () => {
+      const flows = [gradient, ...inputs, output]
+      const [first, ...others] = found.uses.map(use => flows[use]!) as [FlowValue, ...FlowValue[]]
+      const isSame = codeOf(found.attrs).length === 1
+      const own = isSame ? first : make.apply(mapOperator, first, others, found.attrs)
+      return make.summed(own, output, x.spec)
+    }
+  })
+
+const first = attrsOfCode([
+  ['operand', 0],
+  ['operand', 1],
+  ['const', 0],
+  ['select', 0, 1, 2],
+])
+const second = attrsOfCode([
+  ['operand', 0],
+  ['operand', 1],
+  ['const', 0],
+  ['select', 0, 2, 1],
+])
+
+/** A condition, and one or two values that it chooses from. */
+export const whereRule: Rule = ({ attrs, inputs: [condition, ...values], output }, gradient, make) => {
+  const code = codeOf(attrs)
+  const [, , ...choices] = code.at(-1) as readonly [string, number, number, number]
+  return [
+    undefined,
+    ...values.map((x, k) => () => {
+      const isChosen = choices.map(i => code[i]![0] === 'operand' && code[i]![1] === k + 1)
+      const own = isChosen.every(Boolean)
+        ? gradient
+        : make.apply(whereOperator, condition!, [gradient], isChosen[0] ? first : second)
+      return make.summed(own, output, x.spec)
+    }),
+  ]
+}

@@ -1,0 +1,171 @@
+import { show } from '../../ir/show.js'
+import { type DType, type FloatType, isFloat, showSpec, type TensorSpec } from '../../ir/tensor.js'
+import { type Builder, builderOf, FlowValue } from '../builder.js'
+import { badAttribute, dtypeMismatch, noGradient, shapeMismatch, unrelated } from '../messages.js'
+import type { Device, Floats, Shape } from '../operators/types.js'
+import { here } from '../where.js'
+import { Backward, type Differentiated } from './backward.js'
+import { constants, rules, withoutRule } from './rules.js'
+
+type Values = Readonly<Record<string, Device<FloatType, Shape>>>
+
+/** A gradient is as the value that it is by. */
+export type Gradients<B extends Values> = {
+  readonly [K in keyof B]: B[K] extends Device<infer D, infer S> ? Device<D, S> : never
+}
+
+/** The parts of one call of `gradients`. */
+class Reverse {
+  /** By node up to the loss: whether the loss may change with it through one of the values asked for. */
+  private readonly varies: Uint8Array
+  private readonly sums = new Map<number, FlowValue>()
+
+  constructor(
+    private readonly loss: FlowValue,
+    values: readonly FlowValue[],
+    private readonly at: ReturnType<typeof here>,
+  ) {
+    this.varies = new Uint8Array(loss.id + 1)
+    const asked = new Set(values.map(({ id }) => id))
+    for (let id = 0; id <= loss.id; id++) {
+      const { op, spec } = this.builder.nodes[id]!
+      const reads = constants.has(op) ? [] : this.inputsOf(id)
+      const may = asked.has(id) || reads.some(input => this.varies[input] === 1)
+      this.varies[id] = isFloat(spec.dtype) && may && !this.builder.constants.has(id) ? 1 : 0
+    }
+  }
+
+  private get builder(): Builder {
+    return this.loss.builder
+  }
+
+  /** What a node, or the operator whose value it is, reads. */
+  private inputsOf(id: number): readonly number[] {
+    return this.builder.composites.get(id)?.inputs ?? this.builder.nodes[id]!.inputs
+  }
+
+  /** The gradients of all nodes that the loss may change with. */
+  run(): ReadonlyMap<number, FlowValue> {
+    const { loss, sums } = this
+    if (this.varies[loss.id] !== 1) return sums
+    sums.set(loss.id, this.makerOf(loss.id).one(loss))
+    for (let id = loss.id; id >= 0; id--) {
+      const gradient = sums.get(id)
+      if (gradient !== undefined) this.pass(id, gradient)
+    }
+    return sums
+  }
+
+  /** Where a node's gradient is computed: on its own lane, or where a collective's value comes from. */
+  private makerOf(id: number): Backward {
+    const { nodes } = this.builder
+    const { attrs, lane, inputs } = nodes[id]!
+    const compute = attrs['communicator'] === undefined ? lane : nodes[inputs[0]!]!.lane
+    return new Backward(this.at, compute)
+  }
+
+  /** Adds what each input of a node gets of the node's gradient. */
+  private pass(id: number, gradient: FlowValue): void {
+    const { builder } = this
+    const inputs = this.inputsOf(id)
+    if (!inputs.some(input => this.varies[input] === 1) || constants.has(builder.nodes[id]!.op)) return
+    const node = builder.nodes[id]!
+    const whole = builder.composites.get(id)
+    const op = whole?.op ?? node.op
+    const rule = rules[op]
+    if (rule === undefined) {
+      const next = withoutRule[op]?.next ?? 'write the gradient out'
+      builder.report(this.at, 'gradients', noGradient(node.name, node.at, next))
+      return
+    }
+    builder.parts(node.name, () => {
+      const make = this.makerOf(id)
+      const of: Differentiated = {
+        op,
+        attrs: whole?.attrs ?? node.attrs,
+        inputs: inputs.map(input => make.value(builder, input)),
+        output: make.value(builder, id),
+        lane: node.lane,
+      }
+      rule(of, make.here(gradient), make).forEach((made, i) => {
+        const input = inputs[i]!
+        if (made === undefined || this.varies[input] !== 1) return
+        const [part, known] = [made(), this.sums.get(input)]
+        this.sums.set(input, known === undefined ? part : make.add(known, part))
+      })
+    })
+  }
+}
+
+/** The values by name, as flows of the builder; undefined, with an error reported, if it is no such object. */
+const valuesOf = (
+  builder: Builder,
+  by: unknown,
+  at: ReturnType<typeof here>,
+): Readonly<Record<string, FlowValue>> | undefined => {
+  if (typeof by !== 'object' || by === null || by instanceof FlowValue || Array.isArray(by)) {
+    const found = by instanceof FlowValue ? 'one flow' : show(by)
+    const wanted = 'an object of the values by which the loss is to change'
+    builder.report(at, 'gradients', badAttribute(wanted, found, 'name them: gradients(loss, { w })'))
+    return undefined
+  }
+  return Object.fromEntries(
+    Object.entries(by).map(([name, flow]) => {
+      const value = builder.take(flow, 'device', at, 'gradients', name)
+      if (!isFloat(value.spec.dtype))
+        builder.report(
+          at,
+          'gradients',
+          dtypeMismatch(`floats as ${name}: f32, f16 or bf16`, showSpec(value.spec), 'leave it out'),
+        )
+      return [name, value]
+    }),
+  )
+}
+
+const isOne = ({ dtype, shape }: TensorSpec): boolean => isFloat(dtype) && shape.every(size => size === 1)
+
+/**
+ * What a loss changes by, for each of some values: `const { w, b } = gradients(loss, { w: s.w, b: s.b })`
+ * (torch.autograd.grad, jax.grad). The loss is one float. A value is any flow of floats of the same graph
+ * that the loss follows from: a parameter, a state, an input, or what lies between; its gradient is of its
+ * type. The gradients are flows like others, computed in the same tick, each step on the lane of the operation
+ * that it is of.
+ *
+ * A state holds what the tick before left, which is a constant here. Of collectives it is the gradient of the
+ * sum of all ranks' losses. At a corner, such as relu's at 0, the gradient is 0; equal largest elements share
+ * it. An operator without a gradient between a value and the loss is a `NoGradient`, as is a value that the
+ * loss does not follow from.
+ */
+export const gradients = <D extends DType, S extends Shape, const B extends Values>(
+  loss: Device<D, S> & Floats<D>,
+  by: B,
+): Gradients<B> => {
+  const at = here()
+  const builder = builderOf(loss)
+  const { length } = builder.problems
+  const taken = builder.take(loss, 'device', at, 'gradients', 'the loss')
+  const values = valuesOf(builder, by, at)
+  if (!isOne(taken.spec))
+    builder.report(
+      at,
+      'gradients',
+      shapeMismatch('one float as the loss', showSpec(taken.spec), 'reduce it first: pipe(mean())'),
+    )
+  if (values === undefined) return {} as Gradients<B>
+  if (builder.problems.length > length) return values as unknown as Gradients<B>
+  const made = builder.parts('gradients', () => {
+    const sums = new Reverse(taken, Object.values(values), at).run()
+    return Object.entries(values).map(([name, value]) => {
+      const gradient = sums.get(value.id)
+      if (gradient === undefined) {
+        builder.report(at, 'gradients', unrelated(name))
+        return [name, value] as const
+      }
+      const make = new Backward(at, builder.nodes[value.id]!.lane)
+      const whole = make.whole(gradient, value)
+      return [name, new FlowValue(builder, whole.id, whole.spec, 'device', value.hint)] as const
+    })
+  })
+  return Object.fromEntries(made) as unknown as Gradients<B>
+}

@@ -1,0 +1,274 @@
+// A gradient is what the loss changes by: here beside the differences of the loss itself, along random
+// directions.
+import { firstValueFrom } from 'rxjs'
+import { describe, expect, it } from 'vitest'
+import * as braid from '../../../dsl/index.js'
+import { elements } from '../../../dsl/ir/tensor.js'
+import { constants, rules, withoutRule } from '../../../dsl/language/gradients/rules.js'
+import { operators } from '../../../dsl/language/operators/registry.js'
+import { drawn, f32, lossCases, type Point, paramsOf, type Specs } from '../../fixtures/graphs/gradients.js'
+
+// biome-ignore lint/suspicious/noExplicitAny: graphs of any operators
+type Any = any
+
+const { download, gradients, graph, interpret, param, tensor } = braid as Any
+
+const results = async (made: Any, specs: Specs, point: Point, dims = {}): Promise<Any> =>
+  firstValueFrom(interpret(made, { params: paramsOf(specs, point), dims })({}) as never)
+
+const dot = (a: ArrayLike<number>, b: ArrayLike<number>) =>
+  Array.from(a).reduce((sum, x, i) => sum + x * b[i]!, 0)
+
+describe('the gradients of', () => {
+  it.each(lossCases)('%s', async (_, { specs, graph: made }) => {
+    const point = drawn(specs, 7)
+    const here = await results(made, specs, point)
+    for (const seed of [11, 12, 13]) {
+      const direction = drawn(specs, seed)
+      const moved = async (step: number): Promise<number> => {
+        const there = Object.entries(point).map(([name, own]) => [
+          name,
+          own.map((value, i) => value + step * direction[name]![i]!),
+        ])
+        return (await results(made, specs, Object.fromEntries(there))).loss[0]
+      }
+      const h = 0.004
+      const near = (await moved(h)) - (await moved(-h))
+      const slope = (8 * near - ((await moved(2 * h)) - (await moved(-2 * h)))) / (12 * h)
+      let [along, size] = [0, 0]
+      for (const [name, [, shape]] of Object.entries(specs)) {
+        const gradient = here[`d${name}`]
+        expect(gradient).toHaveLength(elements(shape))
+        along += dot(gradient, direction[name]!)
+        size += Math.sqrt(dot(gradient, gradient) * dot(direction[name]!, direction[name]!))
+      }
+      expect(size).toBeGreaterThan(0)
+      expect(Math.abs(along - slope), `${along}, by differences ${slope}`).toBeLessThan(2e-3 * size + 2e-4)
+    }
+  })
+})
+
+describe('gradients', () => {
+  const b = braid as Any
+
+  it('of f16 and bf16 are of these types, and near those of f32', async () => {
+    for (const dtype of ['f16', 'bf16'] as const) {
+      const of = (type: 'f32' | 'f16' | 'bf16') => {
+        const specs: Specs = { x: [type, [3, 4]], w: [type, [5, 4]], s: [type, [5]] }
+        const made = graph('narrow', {}, () => {
+          const values = Object.fromEntries(
+            Object.entries(specs).map(([name, [own, shape]]) => [name, param(name, tensor(own, shape))]),
+          )
+          const y = values['x'].pipe(b.linear(values['w']), b.layerNorm({ scale: values['s'] }), b.gelu())
+          const found = gradients(y.pipe(b.mul(0.5), b.cast('f32'), b.sum()), values)
+          expect(found.w.spec).toEqual({ dtype: type, shape: [5, 4] })
+          return Object.fromEntries(
+            Object.entries(found).map(([name, flow]) => [
+              name,
+              (flow as Any).pipe(b.cast('f32'), download()),
+            ]),
+          )
+        })
+        return results(made, specs, drawn(specs, 3))
+      }
+      const [narrow, wide] = [await of(dtype), await of('f32')]
+      for (const name of ['x', 'w', 's']) {
+        const largest = Math.max(...wide[name].map(Math.abs))
+        for (const [i, value] of wide[name].entries())
+          expect(Math.abs(narrow[name][i] - value)).toBeLessThan(0.03 * largest)
+      }
+    }
+  })
+
+  it('have sizes that are bound later', async () => {
+    const made = graph('bound later', { x: tensor('f32', ['batch', 4]) }, ({ x }: Any) => {
+      const w = param('w', tensor('f32', [3, 4]))
+      const c = param('c', tensor('f32', [3]))
+      const y = x.pipe(b.upload(), b.linear(w, c), b.softmax({ axis: 0 }), b.mul(c), b.mean(0), b.sum())
+      const found = gradients(y, { w, c })
+      return { w: found.w.pipe(download()), c: found.c.pipe(download()) }
+    })
+    const fixed = graph('fixed', { x: tensor('f32', [5, 4]) }, ({ x }: Any) => {
+      const w = param('w', tensor('f32', [3, 4]))
+      const c = param('c', tensor('f32', [3]))
+      const y = x.pipe(b.upload(), b.linear(w, c), b.softmax({ axis: 0 }), b.mul(c), b.mean(0), b.sum())
+      const found = gradients(y, { w, c })
+      return { w: found.w.pipe(download()), c: found.c.pipe(download()) }
+    })
+    const specs: Specs = { w: f32(3, 4), c: f32(3) }
+    const params = paramsOf(specs, drawn(specs, 5))
+    const x = [Float32Array.from({ length: 20 }, (_, i) => Math.cos(i))]
+    const [late, early] = await Promise.all(
+      [[made, { batch: 5 }] as const, [fixed, {}] as const].map(([each, dims]) =>
+        firstValueFrom(interpret(each, { params, dims })({ x }) as never),
+      ),
+    )
+    for (const name of ['w', 'c'])
+      for (const [i, value] of (early as Any)[name].entries())
+        expect((late as Any)[name][i]).toBeCloseTo(value, 5)
+  })
+
+  it('stop where the program says', async () => {
+    const specs: Specs = { x: f32(4) }
+    const made = graph('stopped', {}, () => {
+      const x = param('x', tensor('f32', [4]))
+      const still = x.pipe(b.stopGradient())
+      const { dx } = { dx: gradients(x.pipe(b.mul(still), b.sum()), { x }).x }
+      return { dx: dx.pipe(download()), x: still.pipe(download()) }
+    })
+    const { dx, x } = await results(made, specs, drawn(specs, 1))
+    expect(dx).toEqual(x)
+  })
+
+  it('of values in between count all that follows', async () => {
+    const specs: Specs = { x: f32(4) }
+    const made = graph('between', {}, () => {
+      const x = param('x', tensor('f32', [4]))
+      const y = x.pipe(b.mul(2))
+      const found = gradients(y.pipe(b.mul(y), b.sum()), { x, y })
+      return { dx: found.x.pipe(download()), dy: found.y.pipe(download()), y: y.pipe(download()) }
+    })
+    const { dx, dy, y } = await results(made, specs, drawn(specs, 1))
+    for (const i of [0, 1, 2, 3]) {
+      expect(dy[i]).toBeCloseTo(2 * y[i], 6)
+      expect(dx[i]).toBeCloseTo(4 * y[i], 6)
+    }
+  })
+
+  it('share the corner of two equal values, and are 0 at the corner of one', async () => {
+    const specs: Specs = { x: f32(3), y: f32(3) }
+    const point = { x: [1, 0, -1], y: [1, 2, -3] }
+    const made = graph('corners', {}, () => {
+      const [x, y] = [param('x', tensor('f32', [3])), param('y', tensor('f32', [3]))]
+      const two = gradients(x.pipe(b.max(y), b.sum()), { x, y })
+      const one = gradients(x.pipe(b.relu(), b.add(x.pipe(b.abs())), b.sum()), { x })
+      const most = gradients(x.pipe(b.mul(0), b.max({ axis: 0 })), { x })
+      return Object.fromEntries(
+        Object.entries({ x: two.x, y: two.y, one: one.x, most: most.x }).map(([name, flow]) => [
+          name,
+          (flow as Any).pipe(download()),
+        ]),
+      )
+    })
+    const found = await results(made, specs, point)
+    expect([...found.x]).toEqual([0.5, 0, 1])
+    expect([...found.y]).toEqual([0.5, 1, 0])
+    expect([...found.one]).toEqual([2, 0, -1])
+    for (const each of found.most) expect(each).toBe(0)
+  })
+
+  it('of collectives are those of the sum of all losses', async () => {
+    const world = b.communicator('world', 2)
+    const made = graph('ranks', { scale: tensor('f32', [1]) }, ({ scale }: Any) => {
+      const own = scale.pipe(b.upload())
+      const shard = param('shard', tensor('f32', [2, 2]))
+      const whole = shard.pipe(b.allGather(world), b.reshape([4, 2]))
+      const part = whole.pipe(b.mul(own), b.reshape([2, 2, 2]), b.reduceScatter(world, 'mean'), b.sin())
+      const mixed = part.pipe(b.reshape([2, 2]), b.allToAll(world), b.mul(own))
+      const mean = mixed.pipe(b.allReduce(world, 'mean'), b.mul(part), b.mul(own))
+      const loss = mean.pipe(b.allReduce(world, 'sum'), b.mul(own), b.sum())
+      return { loss: loss.pipe(download()), shard: gradients(loss, { shard }).shard.pipe(download()) }
+    })
+    const ranks = [
+      [0.3, -0.7, 0.2, 0.9],
+      [-0.4, 0.6, 0.8, -0.1],
+    ]
+    const run = async (shards: readonly (readonly number[])[]): Promise<Any> =>
+      firstValueFrom(
+        b.interpretRanks(made, { params: shards.map(own => ({ shard: Float32Array.from(own) })) })(
+          [0.5, 1.5].map(scale => ({ scale: [Float32Array.of(scale)] })),
+        ),
+      )
+    const here = await run(ranks)
+    for (const rank of [0, 1])
+      for (const i of [0, 1, 2, 3]) {
+        const total = async (step: number): Promise<number> => {
+          const moved = ranks.map((own, r) => own.map((x, j) => (r === rank && j === i ? x + step : x)))
+          return (await run(moved)).reduce((sum: number, each: Any) => sum + each.loss[0], 0)
+        }
+        const h = 0.02
+        const slope = ((await total(h)) - (await total(-h))) / (2 * h)
+        expect(Math.abs(here[rank].shard[i] - slope)).toBeLessThan(2e-3)
+      }
+  })
+
+  it('run on the lanes of what they are of', () => {
+    const [first, second, wire] = [b.lane('first'), b.lane('second'), b.lane('wire')]
+    const world = b.communicator('world', 2)
+    const made = graph('lanes', {}, () => {
+      const w = param('w', tensor('f32', [2, 2]))
+      const whole = w.pipe(b.allGather(world, wire), b.on(first), b.reshape([4, 2]), b.exp())
+      const loss = whole.pipe(b.on(second), b.sin(), b.mul(whole), b.sum())
+      return { w: gradients(loss, { w }).w.pipe(download()) }
+    })
+    const lanes = new Map<string, string | undefined>()
+    for (const { name, lane } of b.irOf?.(made)?.nodes ?? made.ir?.nodes ?? [])
+      if (name.startsWith('gradients[0].')) lanes.set(name, lane?.name)
+    expect(lanes.get('gradients[0].sin[0].map')).toBe('second')
+    expect(lanes.get('gradients[0].exp[0].map')).toBe('first')
+    expect(lanes.get('gradients[0].allGather[0].reduceScatter')).toBe('wire')
+  })
+
+  const problemsOf = (body: () => Any): Any => {
+    const plan = b.compile(graph('wrong', {}, body))
+    return plan._tag === 'Left' ? plan.left : []
+  }
+
+  it('are refused where there are none', () => {
+    const wrong = (make: (w: Any) => Any) =>
+      problemsOf(() => ({ y: make(param('w', tensor('f32', [2, 2]))).pipe(download()) }))
+    expect(wrong(w => gradients(w, { w }).w)).toMatchObject([
+      { _tag: 'ShapeMismatch', subject: 'gradients', wanted: 'one float as the loss', found: 'f32[2, 2]' },
+    ])
+    const loss = (w: Any) => w.pipe(b.mean())
+    expect(wrong(w => gradients(loss(w), { v: param('v', tensor('f32', [2])) }).v)).toMatchObject([
+      { _tag: 'NoGradient', found: 'v, with which it does not change' },
+    ])
+    expect(wrong(w => gradients(loss(w.pipe(b.map((a: Any) => a.round()))), { w }).w)).toMatchObject([
+      { _tag: 'NoGradient' },
+    ])
+    expect(wrong(w => gradients(loss(w.pipe(b.cast('i32'), b.cast('f32'))), { w }).w)).toMatchObject([
+      { _tag: 'NoGradient' },
+    ])
+    const cached = (w: Any) => {
+      const at = w.pipe(b.iota(), b.slice(0, 0, 1), b.slice(1, 0, 1), b.reshape([1]))
+      const s = b.state({ rows: tensor('f32', [4, 2]) })
+      const rows = s.rows.pipe(b.append(w, { axis: 0, at }))
+      s.next({ rows })
+      return gradients(loss(rows), { w }).w
+    }
+    const [append] = wrong(cached)
+    expect(append).toMatchObject({ _tag: 'NoGradient', subject: 'gradients' })
+    expect(append.found).toContain('append[0]')
+    for (const by of [undefined, null, 7, [], 'w'])
+      expect(wrong(w => gradients(loss(w), by).w ?? w)).toMatchObject([{ _tag: 'BadAttribute' }])
+    expect(wrong(w => gradients(loss(w), w).w ?? w)).toMatchObject([
+      { _tag: 'BadAttribute', found: 'one flow' },
+    ])
+    expect(wrong(w => gradients(loss(w), { w: 3 }).w)).toMatchObject([{ _tag: 'NotAFlow' }])
+    expect(wrong(w => gradients(loss(w), { w: w.pipe(b.cast('i32')) }).w)).toMatchObject([
+      { _tag: 'DTypeMismatch' },
+    ])
+    expect(wrong(w => gradients(3, { w }).w)).toMatchObject([{ _tag: 'NotAFlow' }])
+  })
+})
+
+describe('every operator', () => {
+  it('has a gradient, or yields no float that changes with another, or a reason', () => {
+    const known = new Set([...Object.keys(rules), ...Object.keys(withoutRule), ...constants])
+    const whole = [
+      'argmax',
+      'argmin',
+      'equal',
+      'fill',
+      'greater',
+      'greaterOrEqual',
+      'less',
+      'lessOrEqual',
+      'notEqual',
+      'oneHot',
+      'topK',
+    ]
+    expect(Object.keys(operators).filter(name => !known.has(name))).toEqual(whole)
+  })
+})
