@@ -10,6 +10,7 @@ import { apply } from '../operators/apply.js'
 import { castTo } from '../operators/cast.js'
 import { attrsOfCode } from '../operators/code.js'
 import { Parts } from '../operators/composition.js'
+import { concatOperator, joined } from '../operators/concat.js'
 import { expandOperator } from '../operators/expand.js'
 import { mapOperator } from '../operators/map.js'
 import { matmulOperator } from '../operators/matmul.js'
@@ -30,6 +31,14 @@ export interface Differentiated {
   readonly lane: LaneSpec | undefined
 }
 
+/** The gradient of the elements from `from` to `to` along an axis; that of the others is 0. */
+export interface Within {
+  readonly axis: number
+  readonly from: number
+  readonly to: number
+  readonly gradient: FlowValue
+}
+
 /**
  * The gradients of the inputs, by place, each made when it is asked for; undefined where the value changes by
  * no input there.
@@ -41,7 +50,7 @@ export type Rule = (
   of: Differentiated,
   gradient: FlowValue,
   make: Backward,
-) => readonly ((() => FlowValue) | undefined)[]
+) => readonly ((() => FlowValue | Within) | undefined)[]
 
 /** Why a node has no gradient: what is wanted in its place. */
 export interface NoRule {
@@ -148,6 +157,12 @@ export class Backward extends Parts {
 
   expand(x: FlowValue, shape: readonly number[]): FlowValue {
     return this.apply(expandOperator, x, [], { shape })
+  }
+
+  concat(values: readonly FlowValue[], axis: number): FlowValue {
+    return joined(values, ([first, ...others]) =>
+      others.length === 0 ? first! : this.apply(concatOperator, first!, others, { axis }),
+    )
   }
 
   /** With zeros before and after, or without so many elements where a number is negative. */

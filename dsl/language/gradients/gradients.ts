@@ -4,7 +4,8 @@ import { type Builder, builderOf, FlowValue } from '../builder.js'
 import { badAttribute, dtypeMismatch, noGradient, shapeMismatch, unrelated } from '../messages.js'
 import type { Device, Floats, Shape } from '../operators/types.js'
 import { here } from '../where.js'
-import { Backward, type Differentiated } from './backward.js'
+import { Backward, type Differentiated, type Within } from './backward.js'
+import { fromParts } from './layout.js'
 import { constants, rules, withoutRule } from './rules.js'
 
 type Values = Readonly<Record<string, Device<FloatType, Shape>>>
@@ -18,7 +19,8 @@ export type Gradients<B extends Values> = {
 class Reverse {
   /** By node up to the loss: whether the loss may change with it through one of the values asked for. */
   private readonly varies: Uint8Array
-  private readonly sums = new Map<number, FlowValue>()
+  /** By node: what its gradient is the sum of. */
+  private readonly terms = new Map<number, (FlowValue | Within)[]>()
 
   constructor(
     private readonly loss: FlowValue,
@@ -46,14 +48,26 @@ class Reverse {
 
   /** The gradients of all nodes that the loss may change with. */
   run(): ReadonlyMap<number, FlowValue> {
-    const { loss, sums } = this
-    if (this.varies[loss.id] !== 1) return sums
-    sums.set(loss.id, this.makerOf(loss.id).one(loss))
+    const { loss } = this
+    const gradients = new Map<number, FlowValue>()
+    if (this.varies[loss.id] !== 1) return gradients
+    this.terms.set(loss.id, [this.makerOf(loss.id).one(loss)])
     for (let id = loss.id; id >= 0; id--) {
-      const gradient = sums.get(id)
-      if (gradient !== undefined) this.pass(id, gradient)
+      const terms = this.terms.get(id)
+      if (terms === undefined) continue
+      const gradient = this.sumOf(id, terms)
+      gradients.set(id, gradient)
+      this.pass(id, gradient)
     }
-    return sums
+    return gradients
+  }
+
+  private sumOf(id: number, terms: readonly (FlowValue | Within)[]): FlowValue {
+    const make = this.makerOf(id)
+    const whole = terms.filter(term => term instanceof FlowValue)
+    const parts = terms.filter((term): term is Within => !(term instanceof FlowValue))
+    const own = parts.length === 0 ? [] : [fromParts(parts, make.value(this.builder, id), make)]
+    return [...whole, ...own].reduce((a, b) => make.add(a, b))
   }
 
   /** Where a node's gradient is computed: on its own lane, or where a collective's value comes from. */
@@ -90,8 +104,9 @@ class Reverse {
       rule(of, make.here(gradient), make).forEach((made, i) => {
         const input = inputs[i]!
         if (made === undefined || this.varies[input] !== 1) return
-        const [part, known] = [made(), this.sums.get(input)]
-        this.sums.set(input, known === undefined ? part : make.add(known, part))
+        const known = this.terms.get(input)
+        if (known === undefined) this.terms.set(input, [made()])
+        else known.push(made())
       })
     })
   }
@@ -155,9 +170,9 @@ export const gradients = <D extends DType, S extends Shape, const B extends Valu
   if (values === undefined) return {} as Gradients<B>
   if (builder.problems.length > length) return values as unknown as Gradients<B>
   const made = builder.parts('gradients', () => {
-    const sums = new Reverse(taken, Object.values(values), at).run()
+    const known = new Reverse(taken, Object.values(values), at).run()
     return Object.entries(values).map(([name, value]) => {
-      const gradient = sums.get(value.id)
+      const gradient = known.get(value.id)
       if (gradient === undefined) {
         builder.report(at, 'gradients', unrelated(name))
         return [name, value] as const

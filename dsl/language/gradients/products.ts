@@ -7,6 +7,7 @@ import { iotaOperator } from '../operators/iota.js'
 import { ropeOperator } from '../operators/rope.js'
 import { whereOperator } from '../operators/where.js'
 import type { Backward, Rule } from './backward.js'
+import { softmaxRule } from './reductions.js'
 
 /** The rows of all matrices as those of one; undefined where a leading size is a symbol. */
 const asOne = (x: FlowValue, make: Backward): FlowValue | undefined => {
@@ -127,20 +128,21 @@ export const attentionRule: Rule = ({ inputs, output, attrs }, given, make) => {
   let known: readonly [weights: FlowValue, byScores: FlowValue, gradient: FlowValue] | undefined
   const common = (): NonNullable<typeof known> => {
     if (known !== undefined) return known
+    // In this order what lies between the first two products and the last three can be one kernel.
     const gradient = grouped(make.whole(given, output))
     const product = make.matmul(grouped(q), k, false, true, 'f32')
+    const byWeights = make.matmul(gradient, v, false, true, 'f32')
     const scores = make.map(s => s.mul(scale), product)
     const condition = seen(scores)
     const masked = condition ? make.apply(whereOperator, condition, [scores], orLeast) : scores
     const weights = make.softmax(make.here(masked), [rank - 1])
-    const byWeights = make.matmul(gradient, v, false, true, 'f32')
-    const total = make.reduce(
-      'sum',
-      make.map((p, d) => p.mul(d), weights, byWeights),
-      [rank - 1],
-    )
-    const byScores = make.map((p, d, t) => p.mul(d.sub(t)).mul(scale), weights, byWeights, total)
-    known = [make.cast(weights, dtype), make.cast(byScores, dtype), gradient]
+    const narrow = make.cast(weights, dtype)
+    const [byScores] = softmaxRule(
+      { op: 'softmax', attrs: { axes: [rank - 1] }, inputs: [masked], output: weights, lane: undefined },
+      byWeights,
+      make,
+    ).map(by => make.map(d => d.mul(scale), by!() as FlowValue)) as [FlowValue]
+    known = [narrow, make.cast(byScores, dtype), gradient]
     return known
   }
   return [

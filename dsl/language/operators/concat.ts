@@ -89,12 +89,12 @@ export type Joined<S extends Shape, R extends readonly Shape[], A extends number
       >
 
 /** Joins up to `most` values at a time, in their order, until one is left. */
-const joined = (values: readonly unknown[], join: (group: readonly unknown[]) => FlowValue): FlowValue => {
+export const joined = <F>(values: readonly F[], join: (group: readonly F[]) => F): F => {
   if (values.length <= most) return join(values)
-  const groups: unknown[] = []
+  const groups: F[] = []
   for (let i = 0; i < values.length; i += most) {
     const group = values.slice(i, i + most)
-    groups.push(group.length === 1 ? group[0] : join(group))
+    groups.push(group.length === 1 ? group[0]! : join(group))
   }
   return joined(groups, join)
 }
@@ -109,7 +109,7 @@ export const concat = <D extends DType, const A extends number, const R extends 
 ) => {
   const at = here()
   return composed('concat', at, withOptions(options, ['axis'], attrsOf(others, options)), (_, x, attrs) =>
-    joined([x, ...(others as readonly unknown[])], ([first, ...rest]) =>
+    joined([x, ...(others as unknown as readonly FlowValue[])], ([first, ...rest]) =>
       apply(
         concatOperator,
         at,
