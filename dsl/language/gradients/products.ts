@@ -131,7 +131,7 @@ export const attentionRule: Rule = ({ inputs, output, attrs }, given, make) => {
     // In this order what lies between the first two products and the last three can be one kernel.
     const gradient = grouped(make.whole(given, output))
     const product = make.matmul(grouped(q), k, false, true, 'f32')
-    const byWeights = make.matmul(gradient, v, false, true, 'f32')
+    const byWeights = make.cast(make.matmul(gradient, v, false, true), 'f32')
     const scores = make.map(s => s.mul(scale), product)
     const condition = seen(scores)
     const masked = condition ? make.apply(whereOperator, condition, [scores], orLeast) : scores
