@@ -69,14 +69,21 @@ void AllocatorDevice::leaveJavaScript() {
   channel->release();
 }
 
-void AllocatorDevice::drain(bool allLanes) {
+void AllocatorDevice::drain() {
   std::shared_lock lock(inUse);
   if (destroyed_ || !lanes) return;
   driver->bind();
   for (LaneId id = 0; id < lanes->count(); ++id) {
     const bool own = id < laneKinds.size() && laneKinds[id] != LaneKind::none;
-    if (own || scriptedPools || (allLanes && !closed_)) lanes->synchronizeLane(lanes->at(id));
+    if (own || scriptedPools) lanes->synchronizeLane(lanes->at(id));
   }
+}
+
+void AllocatorDevice::awaitLanes() {
+  std::shared_lock lock(inUse);
+  if (destroyed_ || !lanes) return;
+  driver->bind();
+  for (LaneId id = 0; id < lanes->count() && !closed_; ++id) lanes->synchronizeLane(lanes->at(id));
 }
 
 void AllocatorDevice::awaitWaits() { const std::unique_lock lock(inUse); }

@@ -99,9 +99,13 @@ class AllocatorDevice {
 
   // Refuses all further calls and opens all gates. Idempotent.
   void close();
-  // Waits until its own lanes are idle, and all lanes where a pool's memory is JavaScript's. Off the
-  // JavaScript thread. A lane's failure has been reported to its users before.
-  void drain(bool allLanes = false);
+  // Waits until its own lanes are idle, and all lanes where a pool's memory is JavaScript's. After `close`:
+  // from then on no call makes or retires a lane, so another thread may read which lanes are its own. A
+  // lane's failure has been reported to its users before.
+  void drain();
+  // Waits until all lanes of the memory are idle, but not beyond `close`. Off the JavaScript thread, which
+  // may make lanes and pools meanwhile.
+  void awaitLanes();
   // Waits until no other thread waits for this share. Off the JavaScript thread.
   void awaitWaits();
   // Calls no JavaScript any more: work that waits for it goes on without. Idempotent.

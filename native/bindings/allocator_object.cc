@@ -253,7 +253,7 @@ Napi::Value emptyCache(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
   const double pool = numberOr(info[0], "pool", 0);
   return runAsync(
-      info.Env(), "braid.emptyCache", [device] { device->drain(true); },
+      info.Env(), "braid.emptyCache", [device] { device->awaitLanes(); },
       [device, pool](Napi::Env env) -> Napi::Value {
         caching::MemPool* only = nullptr;
         if (device->closed() || !device->pool(pool, &only)) return env.Undefined();

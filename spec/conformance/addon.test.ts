@@ -26,6 +26,7 @@ describe('the addon', () => {
     ['terminate', 'lets a worker be terminated with calls in flight, or with views and functions held'],
     ['exit', 'lets the process exit with ticks in flight'],
     ['exitInReference', 'lets the process exit from inside a reference'],
+    ['lanesMeanwhile', 'makes lanes and pools while another thread waits for the lanes'],
     ['leaks', 'gives back threads, files and memory over 200 sessions'],
     ['forgotten', 'gives back what was never closed once it is collected, and not while a view of it lives'],
     ['flyingForgotten', 'ends the ticks of a program that is no longer referenced'],
