@@ -36,6 +36,35 @@ double handleOf(const void* pointer) {
 
 constexpr int bad = static_cast<int>(Refusal::badHandle);
 
+AllocatorDevice& deviceOf(MemorySpace& space) { return *space.device; }
+AllocatorDevice& deviceOf(AllocatorDevice& device) { return device; }
+
+// How a call reports a failure: as its result, or as 0 with the code in `out`.
+using Report = napi_value (*)(napi_env env, napi_callback_info info, Status status);
+
+napi_value asResult(napi_env env, napi_callback_info, Status status) {
+  return code(env, static_cast<int>(status));
+}
+
+template <class Owner>
+napi_value inOut(napi_env env, napi_callback_info info, Status status) {
+  void* data = nullptr;
+  if (napi_get_cb_info(env, info, nullptr, nullptr, nullptr, &data) == napi_ok)
+    deviceOf(*static_cast<Owner*>(data)).out[0] = static_cast<double>(status);
+  return number(env, 0);
+}
+
+// All calls run inside this function: no C++ exception leaves them. Those that are thrown are of memory of
+// the process that ran out, or of an environment that ends in the middle of the call.
+template <napi_value (*call)(napi_env, napi_callback_info), Report report = asResult>
+napi_value guardedRaw(napi_env env, napi_callback_info info) {
+  try {
+    return call(env, info);
+  } catch (const std::exception&) {
+    return report(env, info, Status::outOfMemory);
+  }
+}
+
 // The arguments of one call: the object of the function, its numbers, and whether the device refuses calls.
 template <class Owner, std::size_t count>
 struct Call {
@@ -49,8 +78,6 @@ struct Call {
     for (std::size_t i = 0; i < count; ++i)
       if (napi_get_value_double(env, values[i], &arguments[i]) != napi_ok && refusal == 0) refusal = bad;
   }
-  static AllocatorDevice& deviceOf(MemorySpace& space) { return *space.device; }
-  static AllocatorDevice& deviceOf(AllocatorDevice& device) { return device; }
   AllocatorDevice& device() const { return deviceOf(*owner); }
 
   Owner* owner = nullptr;
@@ -148,6 +175,16 @@ napi_value endLoan(napi_env env, napi_callback_info info) {
   return code(env, static_cast<int>(status));
 }
 
+// The uses that a block had: their holder now, which must outlive the lock of the lane that waits for them.
+struct TakenUses {
+  TakenUses() = default;
+  ~TakenUses() {
+    for (Mark* const mark : marks) mark->release();
+  }
+  TakenUses(const TakenUses&) = delete;
+  std::vector<Mark*> marks;
+};
+
 // block, lane: the lane waits for every use that was marked so far. The block has none of them any more.
 napi_value waitUses(napi_env env, napi_callback_info info) {
   const Call<MemorySpace, 2> call(env, info);
@@ -159,15 +196,14 @@ napi_value waitUses(napi_env env, napi_callback_info info) {
   Status status = device.driver->bind();
   if (status == Status::ok) status = call.owner->allocator->endLoan(block);
   if (status != Status::ok) return code(env, static_cast<int>(status));
-  std::vector<Mark*> uses;
-  call.owner->allocator->takeUses(block, &uses);
+  TakenUses uses;
+  call.owner->allocator->takeUses(block, &uses.marks);
   {
     std::lock_guard guard(lane->mutex);
     bool issued = false;
-    for (Mark* const use : uses)
+    for (Mark* const use : uses.marks)
       if (status == Status::ok) status = device.lanes->wait(*lane, *use, &issued);
   }
-  for (Mark* const use : uses) use->release();
   return code(env, static_cast<int>(status));
 }
 
@@ -377,31 +413,31 @@ void function(napi_env env, napi_value object, const char* name, napi_callback c
 void defineSpaceCalls(napi_env env, napi_value object, const std::shared_ptr<AllocatorDevice>& device,
                       int space) {
   MemorySpace* data = &device->spaces[space];
-  function(env, object, "malloc", malloc, data, device);
-  function(env, object, "free", free, data, device);
-  function(env, object, "recordUse", use<&caching::Allocator::recordUse>, data, device);
-  function(env, object, "recordStream", use<&caching::Allocator::recordStream>, data, device);
-  function(env, object, "keepUntil", keepUntil, data, device);
-  function(env, object, "endLoan", endLoan, data, device);
-  function(env, object, "waitUses", waitUses, data, device);
-  function(env, object, "held", held, data, device);
+  function(env, object, "malloc", guardedRaw<malloc, inOut<MemorySpace>>, data, device);
+  function(env, object, "free", guardedRaw<free>, data, device);
+  function(env, object, "recordUse", guardedRaw<use<&caching::Allocator::recordUse>>, data, device);
+  function(env, object, "recordStream", guardedRaw<use<&caching::Allocator::recordStream>>, data, device);
+  function(env, object, "keepUntil", guardedRaw<keepUntil>, data, device);
+  function(env, object, "endLoan", guardedRaw<endLoan>, data, device);
+  function(env, object, "waitUses", guardedRaw<waitUses>, data, device);
+  function(env, object, "held", guardedRaw<held>, data, device);
 }
 
 void defineDeviceCalls(napi_env env, napi_value object, const std::shared_ptr<AllocatorDevice>& device) {
   AllocatorDevice* data = device.get();
-  function(env, object, "record", recordMark<false>, data, device);
-  function(env, object, "wait", wait, data, device);
-  function(env, object, "waitPeer", waitPeer, data, device);
-  function(env, object, "drop", drop, data, device);
-  function(env, object, "done", done, data, device);
-  function(env, object, "copy", copy, data, device);
-  function(env, object, "fill32", fill32, data, device);
-  function(env, object, "fill", fill, data, device);
-  function(env, object, "recordTime", recordMark<true>, data, device);
-  function(env, object, "elapsed", elapsed, data, device);
-  function(env, object, "idle", idle, data, device);
-  function(env, object, "launchGraph", onLane<&graphs::ExecutableGraph::launch>, data, device);
-  function(env, object, "uploadGraph", onLane<&graphs::ExecutableGraph::upload>, data, device);
+  function(env, object, "record", guardedRaw<recordMark<false>, inOut<AllocatorDevice>>, data, device);
+  function(env, object, "wait", guardedRaw<wait>, data, device);
+  function(env, object, "waitPeer", guardedRaw<waitPeer>, data, device);
+  function(env, object, "drop", guardedRaw<drop>, data, device);
+  function(env, object, "done", guardedRaw<done>, data, device);
+  function(env, object, "copy", guardedRaw<copy>, data, device);
+  function(env, object, "fill32", guardedRaw<fill32>, data, device);
+  function(env, object, "fill", guardedRaw<fill>, data, device);
+  function(env, object, "recordTime", guardedRaw<recordMark<true>, inOut<AllocatorDevice>>, data, device);
+  function(env, object, "elapsed", guardedRaw<elapsed>, data, device);
+  function(env, object, "idle", guardedRaw<idle>, data, device);
+  function(env, object, "launchGraph", guardedRaw<onLane<&graphs::ExecutableGraph::launch>>, data, device);
+  function(env, object, "uploadGraph", guardedRaw<onLane<&graphs::ExecutableGraph::upload>>, data, device);
 }
 
 }  // namespace braid::bindings

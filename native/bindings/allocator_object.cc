@@ -344,11 +344,17 @@ bool askObserver(void* data, const caching::Shortage& shortage) {
   napi_value observer = nullptr;
   if (napi_get_reference_value(env, space->observer, &observer) != napi_ok || !observer) return false;
   const int which = space == &space->device->spaces[1] ? 1 : 0;
-  napi_value arguments[] = {Napi::Number::New(env, which), shortageObject(env, shortage)}, result = nullptr;
-  // The function is TypeScript's own and never throws.
-  if (napi_call_function(env, env.Undefined(), observer, 2, arguments, &result) != napi_ok) return false;
-  bool again = false;
-  return napi_get_value_bool(env, result, &again) == napi_ok && again;
+  try {
+    napi_value arguments[] = {Napi::Number::New(env, which), shortageObject(env, shortage)}, result = nullptr;
+    // The function is TypeScript's own and never throws.
+    if (napi_call_function(env, env.Undefined(), observer, 2, arguments, &result) != napi_ok) return false;
+    bool again = false;
+    return napi_get_value_bool(env, result, &again) == napi_ok && again;
+  } catch (const Napi::Error&) {
+    // The environment ends. The allocator, in the middle of whose call this is, goes on as without an
+    // observer.
+    return false;
+  }
 }
 
 // (space, shortage) => whether it freed blocks; set once
