@@ -78,9 +78,10 @@ struct OpenProgram {
     const WithoutJavaScript silent;
     if (hooked) napi_remove_env_cleanup_hook(env, teardown, this);
     hooked = false;
-    channel->shut();
+    // The making of the channel may have thrown.
+    if (channel) channel->shut();
     if (session) session->close(Session::Unbegun::drop);
-    channel->release();
+    if (channel) channel->release();
     views.clear();
     closing.Reset();
     for (const auto& device : std::exchange(counted, {})) --device->programs;
@@ -380,7 +381,6 @@ Napi::Object programObject(Napi::Env env, std::shared_ptr<OpenProgram> program, 
   return object;
 }
 
-// The further devices of a program for several.
 // Pairs of a root buffer and the block that holds it.
 std::map<std::uint32_t, caching::Block*> sharedAt(Napi::Value value) {
   std::map<std::uint32_t, caching::Block*> shared;
@@ -396,6 +396,7 @@ std::map<std::uint32_t, caching::Block*> sharedAt(Napi::Value value) {
   return shared;
 }
 
+// The further devices of a program for several.
 std::vector<std::shared_ptr<Device>> peersAt(Napi::Env env, Napi::Value value) {
   std::vector<std::shared_ptr<Device>> peers;
   if (absent(value)) return peers;
