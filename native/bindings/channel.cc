@@ -72,7 +72,10 @@ bool Channel::post(Message message) {
   std::lock_guard lock(mutex_);
   if (!open_ || function_ == nullptr) return false;
   inbox_.push_back(std::move(message));
-  return napi_call_threadsafe_function(function_, nullptr, napi_tsfn_nonblocking) == napi_ok;
+  if (napi_call_threadsafe_function(function_, nullptr, napi_tsfn_nonblocking) == napi_ok) return true;
+  // A call that stayed would be of operands that its caller no longer keeps.
+  inbox_.pop_back();
+  return false;
 }
 
 void Channel::postTick(std::uint64_t tick, const Failure* failure) {

@@ -19,11 +19,11 @@ namespace braid::bindings {
 //
 // Hazards, and their rules:
 //   - A thread-safe function dies with its environment, even while it is held. It is only used under `mutex_`
-//     while `open_`. `shut` clears `open_`; the environment's cleanup hook calls it before the function dies.
+//     while `open_`, which `shut` clears. The function refuses calls once its own hook has run, and is freed
+//     only after all hooks; `post` handles the refusal.
 //   - A worker that waits for a reference would wait for ever once JavaScript stops: `shut` wakes it.
 //   - One object, `roots_`, holds the JavaScript values. It is strong only while a tick is in flight, so that
-//   a
-//     dropped idle program can be collected.
+//     a dropped idle program can be collected.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
   // `roots` holds the functions: its `references`, by kernel index, its `callbacks`, by number, and later its
