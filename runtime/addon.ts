@@ -314,8 +314,8 @@ export interface NativeAllocatorOptions {
 
 /**
  * The frequent calls of one allocator. Lanes, pools, blocks and events are numbers. A code is 0, the
- * driver's, or a refusal: -1 the device is closed, -2 a pool's own allocator called the device, -3 no such
- * handle.
+ * driver's, or a refusal: -1 the device is closed, -2 the device waits for the function that calls it, -3 no
+ * such handle.
  */
 export interface NativeSpace {
   /**

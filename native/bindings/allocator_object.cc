@@ -8,6 +8,7 @@
 #include "bindings/allocator_sources.h"
 #include "bindings/async.h"
 #include "bindings/channel.h"
+#include "bindings/checks.h"
 #include "bindings/convert.h"
 #include "bindings/device.h"
 #include "bindings/device_kernel.h"
@@ -24,22 +25,12 @@ using Shared = std::shared_ptr<AllocatorDevice>;
 
 Shared opened(const Napi::CallbackInfo& info) {
   auto device = self<AllocatorDevice>(info);
-  if (device->refusal() == static_cast<int>(Refusal::closed))
-    throw Napi::Error::New(info.Env(), "the device is closed");
-  if (device->refusal() != 0)
-    throw Napi::Error::New(info.Env(),
-                           "a pool's allocate or release function called the device that called it");
+  checkOpen(info.Env(), *device);
   return device;
 }
 
 void check(const Napi::CallbackInfo& info, AllocatorDevice& device, Status status, const char* op) {
-  if (status != Status::ok) throw failureObject(info.Env(), failureOf(*device.driver, status, op));
-}
-
-Lane& laneAt(const Napi::CallbackInfo& info, AllocatorDevice& device, std::size_t at = 0) {
-  Lane* lane = device.lane(numberAt(info[at], "lane"));
-  if (!lane) throw Napi::RangeError::New(info.Env(), "there is no such lane");
-  return *lane;
+  checkStatus(info.Env(), device, status, op);
 }
 
 caching::Allocator& spaceAt(const Napi::CallbackInfo& info, AllocatorDevice& device, std::size_t at = 0) {
@@ -93,8 +84,7 @@ Napi::Value addLane(const Napi::CallbackInfo& info) {
 
 Napi::Value retireLane(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
-  Lane& lane = laneAt(info, *device);
-  if (lane.retired) return nothing(info);
+  Lane& lane = laneAt(info[0], *device);
   Stream stream = lane.stream;
   check(info, *device, device->driver->bind(), "bind");
   check(info, *device, device->lanes->retire(lane), "eventRecord");
@@ -173,7 +163,7 @@ Napi::Value synchronizeLane(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
   Mark* mark = nullptr;
   check(info, *device, device->driver->bind(), "bind");
-  check(info, *device, device->lanes->mark(laneAt(info, *device), &mark), "eventRecord");
+  check(info, *device, device->lanes->mark(laneAt(info[0], *device), &mark), "eventRecord");
   return waitFor(info, device, mark, "synchronize");
 }
 
@@ -388,7 +378,7 @@ void waitAtGate(void* data) {
 
 Napi::Value hold(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
-  Lane& lane = laneAt(info, *device);
+  Lane& lane = laneAt(info[0], *device);
   auto gate = std::make_shared<Gate>();
   auto held = std::make_unique<std::shared_ptr<Gate>>(gate);
   check(info, *device, device->driver->bind(), "bind");
@@ -413,7 +403,7 @@ Napi::Value openGate(const Napi::CallbackInfo& info) {
 
 Napi::Value close(const Napi::CallbackInfo& info) {
   const Shared device = self<AllocatorDevice>(info);
-  if (device->refusal() == static_cast<int>(Refusal::inSource)) opened(info);
+  if (device->refusal() == static_cast<int>(Refusal::inSource)) checkOpen(info.Env(), *device);
   detachViews(*device);
   device->close();
   return runAsync(

@@ -1,6 +1,7 @@
 #include "bindings/device_kernel.h"
 
 #include "bindings/async.h"
+#include "bindings/checks.h"
 #include "bindings/convert.h"
 #include "bindings/failure_object.h"
 #include "bindings/handle.h"
@@ -84,7 +85,7 @@ namespace {
 
 std::shared_ptr<AllocatorDevice> opened(const Napi::CallbackInfo& info) {
   auto device = self<AllocatorDevice>(info);
-  if (device->refusal() != 0) throw Napi::Error::New(info.Env(), "the device is closed");
+  checkOpen(info.Env(), *device);
   return device;
 }
 

@@ -1,4 +1,5 @@
 // What a NativeCachingDevice can do for graphs, and what graphs and lanes share.
+#include "bindings/checks.h"
 #include "bindings/convert.h"
 #include "bindings/graph_object.h"
 #include "bindings/graph_params.h"
@@ -11,8 +12,7 @@ using Shared = std::shared_ptr<AllocatorDevice>;
 
 Shared opened(const Napi::CallbackInfo& info) {
   auto device = self<AllocatorDevice>(info);
-  if (device->refusal() != 0) throw Napi::Error::New(info.Env(), "the device is closed");
-  checkGraph(info.Env(), *device, device->driver->bind(), "bind");
+  checkBound(info.Env(), *device);
   return device;
 }
 
@@ -21,9 +21,9 @@ Napi::Value graph(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
   graphs::GraphDefinition made;
   const GraphState& state = GraphState::of(*device);
-  checkGraph(info.Env(), *device,
-             graphs::GraphDefinition::create(device->memory->sharedDriver(), state.cleanup, &made),
-             "graphCreate");
+  checkStatus(info.Env(), *device,
+              graphs::GraphDefinition::create(device->memory->sharedDriver(), state.cleanup, &made),
+              "graphCreate");
   return graphObject(info.Env(), device, std::move(made));
 }
 
@@ -42,7 +42,7 @@ Napi::Value graphEvent(const Napi::CallbackInfo& info) {
   const EventKind kind = flagOr(info[0], "timed", false) ? EventKind::timed : EventKind::order;
   const auto made = std::make_shared<GraphEvent>();
   made->driver = device->memory->sharedDriver();
-  checkGraph(info.Env(), *device, device->driver->eventCreate(&made->event, kind), "eventCreate");
+  checkStatus(info.Env(), *device, device->driver->eventCreate(&made->event, kind), "eventCreate");
   return handle(info.Env(), made);
 }
 
@@ -50,7 +50,7 @@ Napi::Value graphEvent(const Napi::CallbackInfo& info) {
 Napi::Value graphMemory(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
   std::size_t used = 0, reserved = 0;
-  checkGraph(info.Env(), *device, device->driver->graphMemory(&used, &reserved), "graphMemory");
+  checkStatus(info.Env(), *device, device->driver->graphMemory(&used, &reserved), "graphMemory");
   Napi::Object result = Napi::Object::New(info.Env());
   result.Set("used", static_cast<double>(used));
   result.Set("reserved", static_cast<double>(reserved));
@@ -60,9 +60,9 @@ Napi::Value graphMemory(const Napi::CallbackInfo& info) {
 // The driver may wait for work that uses memory of graphs.
 Napi::Value trimGraphMemory(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
-  checkGraph(info.Env(), *device,
-             device->lanes->mayBlock() ? device->driver->graphMemoryTrim() : Status::notPermitted,
-             "graphMemoryTrim");
+  checkStatus(info.Env(), *device,
+              device->lanes->mayBlock() ? device->driver->graphMemoryTrim() : Status::notPermitted,
+              "graphMemoryTrim");
   return info.Env().Undefined();
 }
 

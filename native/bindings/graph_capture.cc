@@ -1,6 +1,7 @@
 // The NativeCapture of runtime/addon.ts. TypeScript has checked the arguments.
 #include "graphs/capture.h"
 
+#include "bindings/checks.h"
 #include "bindings/convert.h"
 #include "bindings/graph_object.h"
 #include "bindings/graph_params.h"
@@ -31,7 +32,7 @@ class CaptureObject final : public GraphPart {
   }
   // The graph keeps the owner, from before what it stands for is used.
   void retain(Napi::Env env, Stream stream, graphs::Owner owner, const char* op) {
-    checkGraph(env, *device, capture.retain(stream, {std::move(owner), nullptr}), op);
+    checkStatus(env, *device, capture.retain(stream, {std::move(owner), nullptr}), op);
   }
 
   static constexpr napi_type_tag typeTag{0x6272616964636170u, 0xc5e1287fa90d364bu};
@@ -48,22 +49,15 @@ using Shared = std::shared_ptr<CaptureObject>;
 
 Shared opened(const Napi::CallbackInfo& info) {
   auto made = self<CaptureObject>(info);
-  if (made->device->refusal() != 0) throw Napi::Error::New(info.Env(), "the device is closed");
-  checkGraph(info.Env(), *made->device, made->device->driver->bind(), "bind");
+  checkBound(info.Env(), *made->device);
   return made;
-}
-
-Lane& laneAt(const Napi::CallbackInfo& info, AllocatorDevice& device, std::size_t at) {
-  Lane* lane = device.lane(numberAt(info[at], "lane"));
-  if (!lane || lane->retired) throw Napi::RangeError::New(info.Env(), "there is no such lane");
-  return *lane;
 }
 
 // lane, NativeNode: what the lane is given becomes a node. Returns the node that sets a condition, where it
 // is found.
 Napi::Value work(const Napi::CallbackInfo& info) {
   const Shared self = opened(info);
-  const Lane& lane = laneAt(info, *self->device, 0);
+  const Lane& lane = laneAt(info[0], *self->device);
   const Napi::Object given = objectAt(info[1], "node");
   NodeSpec spec = nodeSpec(self->device, given, &self->memory);
   const bool named = given.Has("condition");
@@ -73,7 +67,7 @@ Napi::Value work(const Napi::CallbackInfo& info) {
       lane.stream, std::move(spec.owners), [&] { return queueWork(driver, spec.params, lane.stream); },
       named ? &node : nullptr);
   if (status == Status::ok) status = self->memory.worked(lane, spec.blocks);
-  checkGraph(info.Env(), *self->device, status, "capture work");
+  checkStatus(info.Env(), *self->device, status, "capture work");
   if (!node.valid()) return info.Env().Undefined();
   return Napi::Number::New(info.Env(), self->graph->numberOf(node));
 }
@@ -81,37 +75,37 @@ Napi::Value work(const Napi::CallbackInfo& info) {
 // lane, NativeNode: a node that each launch runs, of work that a captured stream would not make one
 Napi::Value add(const Napi::CallbackInfo& info) {
   const Shared self = opened(info);
-  const Lane& lane = laneAt(info, *self->device, 0);
+  const Lane& lane = laneAt(info[0], *self->device);
   NodeSpec spec = nodeSpec(self->device, objectAt(info[1], "node"), &self->memory);
   Status status = self->capture.add(lane.stream, spec.params, std::move(spec.owners));
   if (status == Status::ok) status = self->memory.worked(lane, spec.blocks);
-  checkGraph(info.Env(), *self->device, status, "add a node");
+  checkStatus(info.Env(), *self->device, status, "add a node");
   return info.Env().Undefined();
 }
 
 // lane, NativeGraphEvent: marks what the lane has captured so far
 Napi::Value record(const Napi::CallbackInfo& info) {
   const Shared self = opened(info);
-  const Lane& lane = laneAt(info, *self->device, 0);
+  const Lane& lane = laneAt(info[0], *self->device);
   const auto event = unwrapped<GraphEvent>(info.Env(), info[1]);
   if (!event || !event->event) throw Napi::TypeError::New(info.Env(), "event must be a NativeGraphEvent");
   Status status = self->device->driver->eventRecord(event->event, lane.stream);
   if (status == Status::ok) status = self->memory.record(lane, event.get());
-  checkGraph(info.Env(), *self->device, status, "eventRecord");
+  checkStatus(info.Env(), *self->device, status, "eventRecord");
   return info.Env().Undefined();
 }
 
 // lane, NativeGraphEvent: the lane joins the capture, and goes on after what the event marks
 Napi::Value wait(const Napi::CallbackInfo& info) {
   const Shared self = opened(info);
-  Lane& lane = laneAt(info, *self->device, 0);
+  Lane& lane = laneAt(info[0], *self->device);
   const auto event = unwrapped<GraphEvent>(info.Env(), info[1]);
   if (!event || !event->event) throw Napi::TypeError::New(info.Env(), "event must be a NativeGraphEvent");
   const UnsafeCalls allowed(self->device->capturing());
-  checkGraph(info.Env(), *self->device, self->memory.join(lane), "eventRecord");
+  checkStatus(info.Env(), *self->device, self->memory.join(lane), "eventRecord");
   Status status = self->device->driver->streamWait(lane.stream, event->event);
   if (status == Status::ok) status = self->memory.wait(lane, event.get());
-  checkGraph(info.Env(), *self->device, status, "streamWait");
+  checkStatus(info.Env(), *self->device, status, "streamWait");
   return info.Env().Undefined();
 }
 
@@ -119,8 +113,9 @@ Napi::Value wait(const Napi::CallbackInfo& info) {
 Napi::Value status(const Napi::CallbackInfo& info) {
   const Shared self = opened(info);
   CaptureInfo about;
-  checkGraph(info.Env(), *self->device,
-             self->device->driver->captureInfo(laneAt(info, *self->device, 0).stream, &about), "captureInfo");
+  checkStatus(info.Env(), *self->device,
+              self->device->driver->captureInfo(laneAt(info[0], *self->device).stream, &about),
+              "captureInfo");
   return Napi::Number::New(info.Env(), static_cast<double>(about.status));
 }
 
@@ -129,10 +124,10 @@ Napi::Value embed(const Napi::CallbackInfo& info) {
   const Shared self = opened(info);
   const auto child = unwrapped<GraphObject>(info.Env(), info[1]);
   if (!child) throw Napi::TypeError::New(info.Env(), "child must be a NativeGraph");
-  const Lane& lane = laneAt(info, *self->device, 0);
+  const Lane& lane = laneAt(info[0], *self->device);
   Status status = self->capture.embed(lane.stream, child->graph(info[2]));
   if (status == Status::ok) status = self->memory.worked(lane, {});
-  checkGraph(info.Env(), *self->device, status, "embed a graph");
+  checkStatus(info.Env(), *self->device, status, "embed a graph");
   return info.Env().Undefined();
 }
 
@@ -142,13 +137,13 @@ Napi::Value conditional(const Napi::CallbackInfo& info) {
   bool lossless = false;
   if (!info[1].IsBigInt()) throw Napi::TypeError::New(info.Env(), "condition must be a bigint");
   const Condition on = info[1].As<Napi::BigInt>().Uint64Value(&lossless);
-  const Lane& lane = laneAt(info, *self->device, 0);
+  const Lane& lane = laneAt(info[0], *self->device);
   graphs::Node node;
   Status status = self->capture.addConditional(
       lane.stream, on, static_cast<ConditionalKind>(integerAt(info[2], "kind", 0, 2)),
       static_cast<std::size_t>(integerAt(info[3], "count", 0, 1 << 16)), &node);
   if (status == Status::ok) status = self->memory.worked(lane, {});
-  checkGraph(info.Env(), *self->device, status, "add a conditional node");
+  checkStatus(info.Env(), *self->device, status, "add a conditional node");
   return Napi::Number::New(info.Env(), self->graph->numberOf(node));
 }
 
@@ -157,7 +152,7 @@ Napi::Value conditional(const Napi::CallbackInfo& info) {
 Napi::Value malloc(const Napi::CallbackInfo& info) {
   const Shared self = opened(info);
   AllocatorDevice& device = *self->device;
-  const Lane& lane = laneAt(info, device, 0);
+  const Lane& lane = laneAt(info[0], device);
   Lane* const at = self->memory.captured(lane);
   caching::MemPool* pool = nullptr;
   if (at == nullptr) throw Napi::RangeError::New(info.Env(), "the lane takes no part in the capture");
@@ -192,7 +187,7 @@ Napi::Value malloc(const Napi::CallbackInfo& info) {
 // capture's own is a point of the graph; any other block is kept by the graph.
 Napi::Value use(const Napi::CallbackInfo& info) {
   const Shared self = opened(info);
-  const Lane& lane = laneAt(info, *self->device, 0);
+  const Lane& lane = laneAt(info[0], *self->device);
   bool pinned = false;
   caching::Block* const block = blockOf(objectAt(info[1], "block"), &pinned);
   if (!self->memory.has(*block)) {
@@ -205,7 +200,7 @@ Napi::Value use(const Napi::CallbackInfo& info) {
   caching::Allocator& allocator = self->device->memory->device();
   const Status status =
       flagOr(info[2], "stream", false) ? allocator.recordStream(block, *at) : allocator.recordUse(block, *at);
-  checkGraph(info.Env(), *self->device, status, "recordUse");
+  checkStatus(info.Env(), *self->device, status, "recordUse");
   return info.Env().Undefined();
 }
 
@@ -215,7 +210,7 @@ Napi::Value end(const Napi::CallbackInfo& info) {
   graphs::GraphDefinition made;
   const Status status = self->capture.end(&made);
   self->ended();
-  checkGraph(info.Env(), *self->device, status, "end a capture");
+  checkStatus(info.Env(), *self->device, status, "end a capture");
   return info.Env().Undefined();
 }
 
@@ -230,16 +225,15 @@ Napi::Value abandon(const Napi::CallbackInfo& info) {
 Napi::Value beginCapture(const Napi::CallbackInfo& info) {
   const auto graph = self<GraphObject>(info);
   const std::shared_ptr<AllocatorDevice>& device = graph->device;
-  if (device->refusal() != 0) throw Napi::Error::New(info.Env(), "the device is closed");
-  checkGraph(info.Env(), *device, device->driver->bind(), "bind");
-  Lane& lane = laneAt(info, *device, 1);
+  checkBound(info.Env(), *device);
+  Lane& lane = laneAt(info[1], *device);
   const auto mode = static_cast<CaptureMode>(integerAt(info[2], "mode", 0, 2));
   const auto made = std::make_shared<CaptureObject>(device, graph, mode != CaptureMode::relaxed);
-  checkGraph(info.Env(), *device, made->memory.join(lane), "eventRecord");
+  checkStatus(info.Env(), *device, made->memory.join(lane), "eventRecord");
   if (const Status status = made->capture.beginOnto(graph->graph(info[0]), lane.stream, mode);
       status != Status::ok) {
     made->ended();
-    checkGraph(info.Env(), *device, status, "begin a capture");
+    checkStatus(info.Env(), *device, status, "begin a capture");
   }
   Napi::Object object = handle(info.Env(), made);
   define<work>(object, "work");

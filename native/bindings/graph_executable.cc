@@ -1,6 +1,7 @@
 // The NativeExecutable of runtime/addon.ts. TypeScript has checked the arguments.
 #include <algorithm>
 
+#include "bindings/checks.h"
 #include "bindings/convert.h"
 #include "bindings/graph_object.h"
 #include "bindings/graph_params.h"
@@ -40,8 +41,7 @@ using Shared = std::shared_ptr<ExecutableObject>;
 
 Shared opened(const Napi::CallbackInfo& info) {
   auto made = self<ExecutableObject>(info);
-  if (made->device->refusal() != 0) throw Napi::Error::New(info.Env(), "the device is closed");
-  checkGraph(info.Env(), *made->device, made->device->driver->bind(), "bind");
+  checkBound(info.Env(), *made->device);
   return made;
 }
 
@@ -58,7 +58,7 @@ Napi::Value update(const Napi::CallbackInfo& info) {
   const Status status = self->executable.update(graphAt(info, 0).graph(info[1]), &result);
   if (status == Status::graphExecUpdateFailure)
     return Napi::String::New(info.Env(), updateResultName(result));
-  checkGraph(info.Env(), *self->device, status, "update an executable");
+  checkStatus(info.Env(), *self->device, status, "update an executable");
   return Napi::String::New(info.Env(), "");
 }
 
@@ -67,9 +67,9 @@ Napi::Value updateNode(const Napi::CallbackInfo& info) {
   const Shared self = opened(info);
   NodeSpec spec = nodeSpec(self->device, objectAt(info[2], "params"));
   const graphs::Node& node = graphAt(info, 0).node(info[1]);
-  checkGraph(info.Env(), *self->device,
-             self->executable.updateNode(node, spec.params, std::move(spec.owners)),
-             "update a node of an executable");
+  checkStatus(info.Env(), *self->device,
+              self->executable.updateNode(node, spec.params, std::move(spec.owners)),
+              "update a node of an executable");
   return info.Env().Undefined();
 }
 
@@ -77,8 +77,8 @@ Napi::Value updateNode(const Napi::CallbackInfo& info) {
 Napi::Value updateChild(const Napi::CallbackInfo& info) {
   const Shared self = opened(info);
   const graphs::Node& node = graphAt(info, 0).node(info[1]);
-  checkGraph(info.Env(), *self->device, self->executable.updateChild(node, graphAt(info, 2).graph(info[3])),
-             "update a child node of an executable");
+  checkStatus(info.Env(), *self->device, self->executable.updateChild(node, graphAt(info, 2).graph(info[3])),
+              "update a child node of an executable");
   return info.Env().Undefined();
 }
 
@@ -86,8 +86,8 @@ Napi::Value updateChild(const Napi::CallbackInfo& info) {
 Napi::Value enable(const Napi::CallbackInfo& info) {
   const Shared self = opened(info);
   const graphs::Node& node = graphAt(info, 0).node(info[1]);
-  checkGraph(info.Env(), *self->device, self->executable.enable(node, flagOr(info[2], "enabled", true)),
-             "enable a node");
+  checkStatus(info.Env(), *self->device, self->executable.enable(node, flagOr(info[2], "enabled", true)),
+              "enable a node");
   return info.Env().Undefined();
 }
 
@@ -95,7 +95,7 @@ Napi::Value enabled(const Napi::CallbackInfo& info) {
   const Shared self = opened(info);
   const graphs::Node& node = graphAt(info, 0).node(info[1]);
   bool is = false;
-  checkGraph(info.Env(), *self->device, self->executable.enabled(node, &is), "ask for a node");
+  checkStatus(info.Env(), *self->device, self->executable.enabled(node, &is), "ask for a node");
   return Napi::Boolean::New(info.Env(), is);
 }
 

@@ -1,8 +1,8 @@
 // The NativeGraph of runtime/addon.ts. TypeScript has checked the arguments.
 #include "bindings/graph_object.h"
 
+#include "bindings/checks.h"
 #include "bindings/convert.h"
-#include "bindings/failure_object.h"
 #include "bindings/graph_params.h"
 #include "bindings/handle.h"
 
@@ -76,22 +76,17 @@ Napi::Object GraphObject::sweep(Napi::Env env) {
   return result;
 }
 
-void checkGraph(Napi::Env env, AllocatorDevice& device, Status status, const char* op) {
-  if (status != Status::ok) throw failureObject(env, failureOf(*device.driver, status, op));
-}
-
 namespace {
 
 // The object, with its device's driver current on this thread.
 Shared opened(const Napi::CallbackInfo& info) {
   auto graph = self<GraphObject>(info);
-  if (graph->device->refusal() != 0) throw Napi::Error::New(info.Env(), "the device is closed");
-  checkGraph(info.Env(), *graph->device, graph->device->driver->bind(), "bind");
+  checkBound(info.Env(), *graph->device);
   return graph;
 }
 
 void check(const Napi::CallbackInfo& info, GraphObject& graph, Status status, const char* op) {
-  checkGraph(info.Env(), *graph.device, status, op);
+  checkStatus(info.Env(), *graph.device, status, op);
 }
 
 Napi::Value number(const Napi::CallbackInfo& info, std::uint32_t value) {

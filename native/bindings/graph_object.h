@@ -50,7 +50,4 @@ void defineGraphCalls(Napi::Object object);
 // The method of a NativeGraph that begins a capture.
 Napi::Value beginCapture(const Napi::CallbackInfo& info);
 
-// Throws what the driver says of a failure.
-void checkGraph(Napi::Env env, AllocatorDevice& device, Status status, const char* op);
-
 }  // namespace braid::bindings

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "bindings/checks.h"
 #include "bindings/convert.h"
 #include "bindings/device_kernel.h"
 #include "bindings/graph_object.h"
@@ -116,8 +117,8 @@ void kernel(const Context& context, Napi::Object given, NodeSpec* spec) {
   if (!made->read(words.Data(), words.ElementLength(), &launch))
     throw Napi::RangeError::New(env, "words must be those of a launch of this kernel");
   std::shared_ptr<Kernel> shaped;
-  checkGraph(env, *device, made->shaped(*device->driver, std::move(launch.shape), &shaped),
-             "prepare a kernel");
+  checkStatus(env, *device, made->shaped(*device->driver, std::move(launch.shape), &shaped),
+              "prepare a kernel");
   const auto blocks = std::make_shared<std::vector<Owner>>();
   const Napi::Array owners = arrayAt(given.Get("owners"), "owners");
   for (std::uint32_t i = 0; i < owners.Length(); ++i)
@@ -134,9 +135,9 @@ void setCondition(const Context& context, Napi::Object given, NodeSpec* spec) {
   if (!state.conditionKernel) {
     // As for other kernels: the driver may wait for everything that runs.
     if (!device->lanes->mayBlock())
-      checkGraph(given.Env(), *device, Status::notPermitted, "prepare a condition");
+      checkStatus(given.Env(), *device, Status::notPermitted, "prepare a condition");
     std::unique_ptr<Kernel> made;
-    checkGraph(given.Env(), *device, device->driver->prepareCondition(&made), "prepare a condition");
+    checkStatus(given.Env(), *device, device->driver->prepareCondition(&made), "prepare a condition");
     state.conditionKernel = std::move(made);
   }
   bool lossless = false;

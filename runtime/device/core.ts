@@ -213,6 +213,7 @@ export class Core {
     if (error instanceof AllocatorError || error instanceof DisposedError) return error
     if (this.closed) return new DisposedError(subject, `its device ${this.name} is closed; open one again`)
     const { code, message } = error as Partial<NativeFailure> & Error
+    if (code === 'REENTRANT') return this.failed(refusals.inSource, at, subject)
     if (code === 'CUDA_ERROR_NOT_PERMITTED') return this.failed(notPermitted, at, subject)
     if (code === 'CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED') return forbiddenByCapture(at, subject, error)
     return new AllocatorError(
