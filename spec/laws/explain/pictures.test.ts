@@ -171,6 +171,7 @@ describe('the trace', () => {
         const of = (phase: string) => traceEvents.filter(({ ph }) => ph === phase)
         const runs = plan.commands.filter(([kind]) => kind === 'run').length
         if (runs === 0) return
+        expect(of('X').length).toBeGreaterThan(0)
         expect(of('X').length % runs).toBe(0)
         const inside = ({ pid, tid, ts }: TraceEvent) =>
           of('X').some(x => x.pid === pid && x.tid === tid && x.ts <= ts && ts <= x.ts + x.dur)
