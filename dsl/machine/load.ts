@@ -227,7 +227,7 @@ export const parseMachine = (
         subject: 'machine',
         wanted: 'JSON, with comments if you like',
         found: message.slice(0, 200),
-        next: 'correct the syntax; examples/machines/h200.jsonc is a file to copy',
+        next: 'correct the syntax; npx braid doctor --machine FILE writes a file to start from',
       },
     ])
   }

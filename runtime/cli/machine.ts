@@ -15,7 +15,7 @@ export const machineFrom = (flag: string): Machine => {
   if (!/[./\\]/.test(flag))
     throw new Misuse(`--machine: wanted ${names()}, or a machine file; found "${flag}"`)
   const parsed = parseMachine(
-    textOf(flag, 'machine', `give one of ${names()}, or copy examples/machines/h200.jsonc`),
+    textOf(flag, 'machine', `give one of ${names()}, or write a file with: npx braid doctor --machine FILE`),
     flag,
   )
   if (E.isLeft(parsed)) throw new Failed(parsed.left)

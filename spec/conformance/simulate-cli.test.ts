@@ -128,7 +128,7 @@ describe('braid simulate', () => {
     expect(braid('simulate', '--machine', 'h200').status).toBe(2)
     const missing = braid('simulate', planFile, '--machine', join(folder, 'none.jsonc'))
     expect([missing.status, missing.stdout]).toEqual([1, ''])
-    expect(missing.stderr).toContain('examples/machines/h200.jsonc')
+    expect(missing.stderr).toContain('npx braid doctor --machine FILE')
     expect(braid('simulate', join(folder, 'none.json'), '--machine', 'h200').status).toBe(1)
     expect(braid('simulate', file('no-plan.json', '{}'), '--machine', 'h200').status).toBe(1)
   })
