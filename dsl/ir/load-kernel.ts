@@ -474,7 +474,7 @@ const readEpilogue = (r: Reader, value: unknown, at: string): MatmulEpilogue => 
       'BadKernel',
       at,
       'auxiliary',
-      'an activation, of whose operand it is the value',
+      'an activation: the auxiliary output is the value that it is computed from',
       'none',
       'leave it out: c is that value',
     )

@@ -52,7 +52,7 @@ export const arenaParts = (
     while (started < starting.length && starting[started]!.from <= cut) over.push(starting[started++]!)
     over = over.filter(({ to }) => cut < to).sort((a, b) => a.buffer - b.buffer)
     const live = over.find(({ first, last }) => first <= at && at <= last)
-    // Else the buffer that was touched last there: in this tick, or else in the one before.
+    // Else the buffer that was accessed last there: in this tick, or else in the one before.
     const before = over.filter(({ last }) => last < at)
     const owner = live ?? maximum(before.length > 0 ? before : over, ({ last }) => last)
     const life = owner === undefined ? 'tick' : plan.buffers[owner.buffer]!.life
@@ -67,8 +67,9 @@ export const arenaParts = (
     const runs = touching[buffer]!
     if (why === 'used') return stillToCome(plan, table, runs, at - 1) || 'between its operations'
     const last = runs[runs.length - 1]?.run
-    const by = last === undefined ? 'nobody' : nodeName(plan, table.subject[last]!)
-    return `nobody's at that moment: last touched by ${by}`
+    const accessed =
+      last === undefined ? 'never accessed' : `last accessed by ${nodeName(plan, table.subject[last]!)}`
+    return `in no use at that moment; ${accessed}`
   }
   const parts = [...owned.values()].map(({ buffer, why, bytes }) => ({
     buffer,

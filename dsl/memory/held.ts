@@ -116,8 +116,8 @@ class TracedParts {
       const kept = !followers.has(b)
         ? 'never freed'
         : next === undefined
-          ? 'all who touch it are issued; it is kept to the end of the tick, for the next one'
-          : `all who touch it are issued; it is kept until ${next} takes its place`
+          ? 'all operations that access it have been issued; it is kept to the end of the tick, for the next one'
+          : `all operations that access it have been issued; it is kept until ${next} takes its place`
       return {
         buffer: b,
         name: bufferName(plan, b),

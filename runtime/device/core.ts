@@ -186,7 +186,7 @@ export class Core {
       at,
       subject: name,
       wanted: 'at most 256 lanes of a device at a time, those of its sessions and graphs among them',
-      found: 'as many, none of which is disposed of and idle',
+      found: '256 lanes that are in use or still have work to complete',
       next: 'dispose of lanes that are no longer used, or give one lane the work of several',
     })
   }

@@ -116,7 +116,7 @@ export const copyable = ({ hierarchy, id }: GraphPlace, at: string): void => {
       at,
       'graph',
       'a graph whose nodes set no condition',
-      'one with a node that sets one, which in a copy would be that of the original',
+      'a node that sets a condition: a copy of it would set the condition of the original graph',
       'add the nodes and a condition of its own to the graph that needs them',
     )
 }

@@ -188,7 +188,7 @@ export class Lifetimes {
           at,
           this.#name(node),
           `a node before ${this.#name(life.freedBy)}, which frees memory that it uses`,
-          'one that no edges lead from to that one',
+          `no path of edges from this node to ${this.#name(life.freedBy)}`,
           'add the edge: free.pred.add(node)',
         )
     }
@@ -200,7 +200,7 @@ export class Lifetimes {
       at,
       this.#name(node),
       `a node after ${this.#name(allocation)}, whose memory it uses`,
-      'one that no edges lead to from that one',
+      `no path of edges from ${this.#name(allocation)} to this node`,
       'name it in `after`, or add the edge: node.pred.add(allocation)',
     )
   }

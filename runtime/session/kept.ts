@@ -269,7 +269,7 @@ export class SessionParams extends KeptValues {
     if (mayBeShared || !this.#isShared(now)) return now
     throw wrongWrite(at, 'params', kept.spec.name, {
       wanted: 'a parameter of this session alone, as it was when the write was called',
-      found: 'one that sessions share, as the plan has it that the session went over to meanwhile',
+      found: 'a parameter that sessions share: the plan that this session swapped to shares it',
       next: 'write it again',
     })
   }

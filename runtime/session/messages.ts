@@ -252,7 +252,7 @@ export const disposedParams = (names: readonly string[]): DeviceError => ({
   at: 'params',
   subject: names.join(', '),
   wanted: 'shared parameters that are not disposed of',
-  found: 'parameters that are: sessions that are open keep them, and no other plan gets them',
+  found: 'disposed parameters: open sessions keep theirs, and no further plan can be opened with them',
   next: 'dispose of them after the last plan that reads them has been opened',
 })
 

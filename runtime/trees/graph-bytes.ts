@@ -1,7 +1,7 @@
 import type { Plan, PlanGraph } from '../../dsl/ir/plan.js'
 
 interface Costs {
-  /** Of each executable, of each of its nodes, and of each further lane that its nodes lie on. */
+  /** Bytes for each executable, each of its nodes, and each lane after the first. */
   readonly executable: number
   readonly node: number
   readonly lane: number
@@ -10,12 +10,12 @@ interface Costs {
 const KiB = 1024
 
 /**
- * What the driver takes for an executable graph, which it tells nobody. On CUDA bytes of the device, measured
- * as its free bytes before and after 64 instantiations and first launches of one graph in a process of their
- * own (H200, driver 580.159, CUDA 13.0; 1 to 4,096 nodes on 1, 2 and 8 branches): 96 KiB, 2.6 KiB for a
- * kernel or a copy within the device, less for fills and copies from the host, and at most 576 KiB for each
- * branch beside the first. It keeps what a closed one had for those that are made next. On `host` bytes of
- * the process, 240 to 450 for a node.
+ * What the driver takes for an executable graph; no driver call reports it. On CUDA bytes of the device,
+ * measured as its free bytes before and after 64 instantiations and first launches of one graph in a process
+ * of their own (H200, driver 580.159, CUDA 13.0; 1 to 4,096 nodes on 1, 2 and 8 branches): 96 KiB, 2.6 KiB
+ * for a kernel or a copy within the device, less for fills and copies from the host, and at most 576 KiB for
+ * each branch beside the first. The driver keeps a destroyed executable's memory for later ones. On `host`
+ * bytes of the process, 240 to 450 for a node.
  */
 const costs: Readonly<Record<'cuda' | 'host', Costs>> = {
   cuda: { executable: 96 * KiB, node: 2.6 * KiB, lane: 576 * KiB },

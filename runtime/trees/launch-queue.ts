@@ -160,8 +160,8 @@ export class LaunchQueue {
   }
 
   /**
-   * The device has nothing of the launch: it is as if it, and those that were judged by what it would leave,
-   * had not been made.
+   * The device has none of this launch: undoes it, and every later launch that was accepted on the assumption
+   * that it would run.
    */
   private takeBack(cause: unknown, first: Job): void {
     const all = this.jobs.splice(0)

@@ -127,7 +127,7 @@ export const tooManyKept = (at: Where, plan: string, output: string, count: numb
     _tag: 'TooManyKept',
     at: String(at),
     subject: `${plan}.${output}`,
-    wanted: `at most ${count} of its values, each kept until the plan that it waits for`,
+    wanted: `at most ${count} values of ${output} alive at once, each until the plan that until() names is launched`,
     found: `a launch of ${plan}, which would make one more`,
     next: 'launch that plan first, declare more: until(plan, count), or begin a new run: tree.begin()',
   })

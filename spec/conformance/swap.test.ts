@@ -435,7 +435,7 @@ describe.each(present)('going over to another plan on %s', device => {
     await weights[Symbol.asyncDispose]()
     expect((await refusal(to(session).swap(planOf(biased(1))))).errors[0]).toMatchObject({
       _tag: 'WrongParam',
-      found: expect.stringContaining('sessions that are open keep them'),
+      found: expect.stringContaining('open sessions keep theirs'),
     })
     const never = { params: { w: () => new Promise<void>(() => {}) } }
     const late = rejectionOf(to(session).swap(planOf(biased(1)), never))

@@ -119,7 +119,7 @@ const whyApart: Readonly<Record<Exclude<Apart, `${string}: ${OwnKernel}`>, strin
   'another lane': 'its reader is on another lane',
   'another device': 'its reader is on another device',
   'another rate': 'its reader comes at another rate, or at another instant of the tick',
-  'whole numbers and floats': 'of it and its reader one computes with whole numbers, the other with floats',
+  'whole numbers and floats': 'one of the two computes with whole numbers, the other with floats',
   'order of elements': 'its reader reads elements in an order that is not a stride of this kernel',
   'other rows': 'its reader reduces along another axis, or rows of another length',
   'too large': 'one kernel would have too many instructions, operands or dimensions',
