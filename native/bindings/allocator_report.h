@@ -16,8 +16,8 @@ Napi::Value statsRow(Napi::Env env, const caching::Allocator& allocator);
 Napi::Value segmentRows(Napi::Env env, const caching::Allocator& allocator);
 // Eight numbers for each record, oldest first.
 Napi::Value historyRows(Napi::Env env, const caching::History& history);
-// Five numbers for each lane: id, stream (its low 53 bits), retired, completed point, present point.
 Napi::Value laneNames(Napi::Env env, Lanes& lanes);
+// Five numbers for each lane: id, stream (its low 53 bits), retired, completed point, present point.
 Napi::Value laneRows(Napi::Env env, const Lanes& lanes);
 Napi::Object shortageObject(Napi::Env env, const caching::Shortage& shortage);
 

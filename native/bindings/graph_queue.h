@@ -31,7 +31,7 @@ struct Callback : std::enable_shared_from_this<Callback> {
 //   - A thread-safe function dies with its environment. It is only used under `mutex_` while `open_`.
 //   - A thread of the driver that waits for an ordered callback would wait for ever once JavaScript stops, or
 //     blocks: `shut` wakes it, and JavaScript never blocks while such a callback is pending
-//     (GraphState::mayBlock).
+//     (Lanes::mayBlock).
 class GraphQueue : public std::enable_shared_from_this<GraphQueue> {
  public:
   // `drain` is called on the JavaScript thread.

@@ -15,9 +15,9 @@ namespace braid {
 // The one thread that issues on a device, for all sessions of the process. DeviceInfo's kind and ordinal
 // identify the device: drivers opened one after the other on it share its thread.
 //
-// Sessions with a tick to issue stand in one line. The first issues one tick, or as much of it as its streams
-// have room for, and goes to the end of the line. A session with inFlight ticks in flight is not in the line,
-// so it costs the others nothing; one whose driver call blocks delays them by that call.
+// Sessions with a tick to issue are in one ready list. The first issues one tick, or as much of it as its
+// streams have room for, and goes to the end of the list. A session with inFlight ticks in flight is not in
+// the list, so it costs the others nothing; one whose driver call blocks delays them by that call.
 //
 // Never destroyed, so a late submit still finds it and no static destructor has to stop it. Its thread runs
 // while at least one session has entered.
@@ -45,8 +45,8 @@ class IssueThread {
     std::uint64_t submitted_ = 0, issued_ = 0, completed_ = 0;  // ticks; completed_ ≤ issued_ ≤ submitted_
     bool partly_ = false;    // the last of the issued ticks is not whole yet
     bool ended_ = false;     // nothing more is submitted
-    bool standing_ = false;  // in the line
-    Queue* next_ = nullptr;  // in the line
+    bool queued_ = false;    // in the ready list
+    Queue* next_ = nullptr;  // in the ready list
   };
 
   static IssueThread& of(const DeviceInfo& device);
@@ -69,8 +69,8 @@ class IssueThread {
   IssueThread(const DeviceInfo& device, int process)
       : kind_(device.kind), ordinal_(device.ordinal), process_(process) {}
   void run();
-  bool stand(Queue& queue);
-  void unstand(Queue& queue);
+  bool enqueue(Queue& queue);
+  void dequeue(Queue& queue);
   bool allAreFull() const;
   void idle(std::unique_lock<std::mutex>& lock);
 
@@ -81,12 +81,12 @@ class IssueThread {
 
   mutable std::mutex mutex_;
   std::condition_variable work_, turned_;
-  Queue *first_ = nullptr, *last_ = nullptr;  // the line
+  Queue *first_ = nullptr, *last_ = nullptr;  // the ready list
   Queue* current_ = nullptr;                  // issuing, no lock held
   bool sleeping_ = false, stopping_ = false;
   Patience patience_;
   std::uint64_t unfinished_ = 0;  // ticks that were issued and have not completed, of all queues
-  // Grows where there is something new for the thread: a queue in the line, the end.
+  // Grows where there is something new for the thread: a queue in the ready list, the end.
   std::atomic<std::uint64_t> news_ = 0;
 
   std::mutex life_;  // held while the thread is started or ended

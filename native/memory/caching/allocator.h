@@ -60,12 +60,14 @@ struct Shortage {
 //   completed   pending blocks whose uses have completed (policy.poll)
 //   wait        the lane waits for the uses of a block of exactly this size that it freed itself
 //               (policy.waitFirst); after `coalesce`, of a longer block, or of several neighbours
-//   coalesce    the caches are emptied and neighbours merged; with several threads, the lane's own cache
-//   first transfer    whole free pages that nothing on the device can still touch are mapped where they are
-//   needed grow        memory from the source, within the limit lastResort  waits for other lanes' blocks
-//   (policy.waitLast); memory that other heaps keep, and pools that
-//               lend theirs; the calling thread waits for one outstanding use after the other, oldest first,
-//               and tries again after each; then the observers
+//   coalesce    the caches are emptied and neighbours merged; with several threads, first the lane's own
+//               cache
+//   transfer    whole free pages that nothing on the device can still touch are mapped where they are
+//               needed
+//   grow        memory from the source, within the limit
+//   lastResort  waits for other lanes' blocks (policy.waitLast); memory that other heaps keep, and pools
+//               that lend theirs; the calling thread waits for one outstanding use after the other, oldest
+//               first, and tries again after each; then the observers
 //
 // Thread-safe. A block may be freed from any thread.
 //

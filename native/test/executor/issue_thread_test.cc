@@ -101,7 +101,7 @@ TEST(IssueThread, SessionsTakeTurnsATickAtATime) {
   a.ends.await(6);
   b.ends.await(3);
   c.ends.await(6);
-  EXPECT_EQ(turns.text(), "abcabcabcacacac") << "b came into the line first, and left it first";
+  EXPECT_EQ(turns.text(), "abcabcabcacacac") << "b came into the ready list first, and left it first";
 }
 
 TEST(IssueThread, ABlockingCallDelaysTheOthersByThatCallAlone) {
