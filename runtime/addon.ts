@@ -496,8 +496,6 @@ export interface NativeExecutable {
   updateChild(graph: NativeGraph, node: number, child: NativeGraph, childGraph: number): void
   enable(graph: NativeGraph, node: number, enabled: boolean): void
   enabled(graph: NativeGraph, node: number): boolean
-  /** How many updates of nodes have owners that are held. */
-  updatesHeld(): number
   destroy(): void
 }
 
@@ -730,8 +728,6 @@ export interface Addon {
 const candidates = [
   '../native/build/braid.node',
   '../../native/build/braid.node',
-  '../native/build/Release/braid.node',
-  '../../native/build/Release/braid.node',
 ]
 
 let loaded: Addon | undefined

@@ -1,5 +1,5 @@
 import type { Fault } from './fault.js'
-import type { DType, TensorSpec } from './tensor.js'
+import type { TensorSpec } from './tensor.js'
 
 export type { Dim, DType, TensorSpec } from './tensor.js'
 
@@ -106,5 +106,3 @@ export type CompileErrorTag =
   | 'Unverified' // the plan that compile made breaks a law: a bug in the compiler, reported instead of run
 
 export type CompileError = Fault<CompileErrorTag>
-
-export type { DType as ElementType }

@@ -99,11 +99,6 @@ Napi::Value enabled(const Napi::CallbackInfo& info) {
   return Napi::Boolean::New(info.Env(), is);
 }
 
-Napi::Value updatesHeld(const Napi::CallbackInfo& info) {
-  return Napi::Number::New(info.Env(),
-                           static_cast<double>(self<ExecutableObject>(info)->executable.updatesHeld()));
-}
-
 Napi::Value destroy(const Napi::CallbackInfo& info) {
   self<ExecutableObject>(info)->end();
   return info.Env().Undefined();
@@ -121,7 +116,6 @@ Napi::Object executableObject(Napi::Env env, const std::shared_ptr<AllocatorDevi
   define<updateChild>(object, "updateChild");
   define<enable>(object, "enable");
   define<enabled>(object, "enabled");
-  define<updatesHeld>(object, "updatesHeld");
   define<destroy>(object, "destroy");
   return object;
 }

@@ -13,7 +13,7 @@ export interface ReplayResult extends Omit<NativeReplayFigures, 'device' | 'serv
   readonly served: Readonly<Record<(typeof fallbacks)[number], number>>
 }
 
-export interface ReplayOptions {
+interface ReplayOptions {
   /** `auto`, `host` or `cuda:N`. */
   readonly device: string
   readonly allocator: ResolvedAllocatorOptions

@@ -24,7 +24,7 @@ export interface ResidentInput {
 }
 
 /** An output that stays in the arena. */
-export interface StayingOutput {
+interface StayingOutput {
   readonly name: string
   readonly spec: ValueSpec
   /** Each launch copies it out of the arena. */

@@ -10,7 +10,7 @@ import { type Provenance, provenanceOf, recordProvenance } from '../analysis/pro
 import { type Draft, emit } from '../passes/emit.js'
 
 /** A plan that is not proved yet. */
-export interface Unproved extends Pick<Provenance, 'kernels' | 'inits' | 'decisions'> {
+interface Unproved extends Pick<Provenance, 'kernels' | 'inits' | 'decisions'> {
   readonly plan: Plan
   /** Absent for a plan of more than `mostCommands`: its draft is freed before the proof. */
   readonly draft?: Draft

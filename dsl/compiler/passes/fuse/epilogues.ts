@@ -245,7 +245,7 @@ const nodeOf = ({ nodes, specs }: Checked, chain: Chain): GraphNode => {
   return { ...last, op: 'fused', inputs, attrs: fused as unknown as GraphNode['attrs'] }
 }
 
-export interface WithEpilogues {
+interface WithEpilogues {
   readonly ir: Checked
   readonly regions: Fusion['regions']
   /** By node that is a value of a product's kernel: why that does not compute what reads the value. */

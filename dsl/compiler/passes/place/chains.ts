@@ -11,7 +11,7 @@ export interface Chains {
 }
 
 /** Operations that may be in a chain. */
-export type Chooses = (i: number) => boolean
+type Chooses = (i: number) => boolean
 
 /**
  * Each operation continues the chain of its first predecessor that no other operation has continued, else it

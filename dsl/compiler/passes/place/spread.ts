@@ -18,7 +18,7 @@ export const isChosen = ({ lane, kind }: Operation): boolean =>
   lane === undefined && (kind === 'compute' || kind === 'store')
 
 /** A number of lanes that was tried: the predicted nanoseconds a tick, and the waits. */
-export interface Tried {
+interface Tried {
   readonly lanes: number
   readonly tick: number
   /** Of one tick on an idle device. */
