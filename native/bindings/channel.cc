@@ -9,13 +9,6 @@
 namespace braid::bindings {
 namespace {
 
-void onMessage(napi_env env, napi_value, void* context, void*) {
-  // Without an environment the queue is only emptied.
-  if (env == nullptr) return;
-  const std::shared_ptr<Channel> channel = *static_cast<std::shared_ptr<Channel>*>(context);
-  channel->deliver(Napi::Env(env));
-}
-
 Napi::ArrayBuffer copyOf(Napi::Env env, DeviceAddress address, std::size_t bytes) {
   Napi::ArrayBuffer buffer = Napi::ArrayBuffer::New(env, bytes);
   if (bytes > 0) std::memcpy(buffer.Data(), reinterpret_cast<const void*>(address), bytes);
@@ -47,35 +40,9 @@ bool isEnding(Napi::Env env, napi_value object) {
 std::shared_ptr<Channel> Channel::create(Napi::Env env, Napi::Object roots) {
   auto channel = std::make_shared<Channel>();
   channel->roots_ = Napi::Weak(roots);
-  auto* context = new std::shared_ptr<Channel>(channel);
-  const auto finalize = [](napi_env, void*, void* held) {
-    auto* mine = static_cast<std::shared_ptr<Channel>*>(held);
-    {
-      std::lock_guard lock((*mine)->mutex_);
-      (*mine)->function_ = nullptr;
-    }
-    (*mine)->shut();
-    delete mine;
-  };
-  const napi_value name = Napi::String::New(env, "braid");
-  if (napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, finalize, context,
-                                      onMessage, &channel->function_) != napi_ok) {
-    delete context;
-    throw Napi::Error::New(env);
-  }
-  napi_unref_threadsafe_function(env, channel->function_);
+  open(env, channel, "braid");
   serveWhileBlocked(channel.get());
   return channel;
-}
-
-bool Channel::post(Message message) {
-  std::lock_guard lock(mutex_);
-  if (!open_ || function_ == nullptr) return false;
-  inbox_.push_back(std::move(message));
-  if (napi_call_threadsafe_function(function_, nullptr, napi_tsfn_nonblocking) == napi_ok) return true;
-  // A call that stayed would be of operands that its caller no longer keeps.
-  inbox_.pop_back();
-  return false;
 }
 
 void Channel::postTick(std::uint64_t tick, const Failure* failure) {
@@ -156,16 +123,7 @@ void Channel::ended(Napi::Env env) {
 }
 
 void Channel::deliver(Napi::Env env) {
-  for (;;) {
-    Message message;
-    {
-      std::lock_guard lock(mutex_);
-      if (inbox_.empty()) return;
-      message = std::move(inbox_.front());
-      inbox_.pop_front();
-    }
-    handle(env, message);
-  }
+  while (const std::optional<Message> message = next()) handle(env, *message);
 }
 
 void Channel::handle(Napi::Env env, const Message& message) {
@@ -270,23 +228,10 @@ void Channel::compute(Napi::Env env, Call& call) {
   answered_.notify_all();
 }
 
-void Channel::shut() {
-  {
-    std::lock_guard lock(mutex_);
-    open_ = false;
-  }
-  answered_.notify_all();
-}
-
 void Channel::release() {
   stopServing(this);
   roots_.Reset();
-  napi_threadsafe_function function = nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    std::swap(function, function_);
-  }
-  if (function != nullptr) napi_release_threadsafe_function(function, napi_tsfn_abort);
+  releaseFunction();
 }
 
 }  // namespace braid::bindings

@@ -2,40 +2,48 @@
 
 #include <napi.h>
 
-#include <condition_variable>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "bindings/inbox.h"
 #include "executor/failure.h"
 
 namespace braid::bindings {
 
+// A reference as one kernel calls it: the bytes of its operands, and the scalars of its launch.
+struct KernelReference {
+  std::uint32_t kernel = 0, node = 0;
+  std::vector<std::size_t> readBytes, writeBytes;
+  std::vector<double> scalars;
+};
+
+struct ChannelMessage {
+  // Of a reference. Its caller waits until it is done, and keeps the operands until then.
+  struct Call {
+    const KernelReference* reference = nullptr;
+    const DeviceAddress *reads = nullptr, *writes = nullptr;
+    bool done = false, ok = false;
+  };
+  std::uint64_t tick = 0;
+  std::optional<Failure> failure;
+  std::shared_ptr<Call> call;
+  enum class Kind : std::uint8_t { tick, call, callback, forget } kind = Kind::tick;
+  std::uint32_t number = 0;  // of the callback, or of the reference
+};
+
 // Carries ends of ticks and calls of references from a session's threads to JavaScript. Keeps the environment
 // alive only while a tick is in flight.
 //
-// Hazards, and their rules:
-//   - A thread-safe function dies with its environment, even while it is held. It is only used under `mutex_`
-//     while `open_`, which `shut` clears. The function refuses calls once its own hook has run, and is freed
-//     only after all hooks; `post` handles the refusal.
-//   - A worker that waits for a reference would wait for ever once JavaScript stops: `shut` wakes it.
-//   - One object, `roots_`, holds the JavaScript values. It is strong only while a tick is in flight, so that
-//     a dropped idle program can be collected.
-class Channel : public std::enable_shared_from_this<Channel> {
+// Hazard: one object, `roots_`, holds the JavaScript values. It is strong only while a tick is in flight, so
+// that a dropped idle program can be collected.
+class Channel final : public Inbox<ChannelMessage> {
  public:
+  using Reference = KernelReference;
   // `roots` holds the functions: its `references`, by kernel index, its `callbacks`, by number, and later its
   // `onTick`.
   static std::shared_ptr<Channel> create(Napi::Env env, Napi::Object roots);
-
-  // A reference as one kernel calls it: the bytes of its operands, and the scalars of its launch.
-  struct Reference {
-    std::uint32_t kernel = 0, node = 0;
-    std::vector<std::size_t> readBytes, writeBytes;
-    std::vector<double> scalars;
-  };
 
   // Any thread.
   void postTick(std::uint64_t tick, const Failure* failure);
@@ -56,40 +64,22 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Napi::Object roots() const { return roots_.Value(); }
   void keepRoots() { roots_.Ref(); }  // until `release`, ticks or not
   void began();                       // a tick was submitted
-  void deliver(Napi::Env env);
+  void deliver(Napi::Env env) override;
   // Computes the references that workers wait for, and nothing else.
   void serveCalls();
   bool hasCalls();
-  // Ends all calls into JavaScript and wakes the threads that wait for one. Idempotent.
-  void shut();
   // Releases the handles. After `shut`, while the environment is alive. Idempotent.
   void release();
 
  private:
-  struct Call {
-    const Reference* reference = nullptr;
-    const DeviceAddress *reads = nullptr, *writes = nullptr;
-    bool done = false, ok = false;
-  };
-  struct Message {
-    std::uint64_t tick = 0;
-    std::optional<Failure> failure;
-    std::shared_ptr<Call> call;
-    enum class Kind : std::uint8_t { tick, call, callback, forget } kind = Kind::tick;
-    std::uint32_t number = 0;  // of the callback, or of the reference
-  };
-  bool post(Message message);
+  using Message = ChannelMessage;
+  using Call = Message::Call;
   void ended(Napi::Env env);
   void tickEnded(Napi::Env env, const Message& message);
   void handle(Napi::Env env, const Message& message);
   void compute(Napi::Env env, Call& call);
   void keepProblem(std::uint32_t node, std::string message);
 
-  std::mutex mutex_;
-  std::condition_variable answered_;
-  bool open_ = true;
-  napi_threadsafe_function function_ = nullptr;  // null once released or gone with its environment
-  std::deque<Message> inbox_;
   std::optional<std::pair<std::uint32_t, std::string>> problem_;  // node, message
 
   Napi::ObjectReference roots_;

@@ -2,11 +2,10 @@
 
 #include <napi.h>
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
+
+#include "bindings/inbox.h"
 
 namespace braid::bindings {
 
@@ -23,44 +22,33 @@ struct Callback : std::enable_shared_from_this<Callback> {
   static void run(void* data);
 };
 
+// The call of a callback.
+struct GraphCall {
+  std::shared_ptr<Callback> callback;
+  bool done = false;
+};
+
 // Carries what a device's graphs have for JavaScript: owners to be released, and calls of functions. The
 // threads of the driver only push and wake; everything happens on the JavaScript thread. Does not keep the
 // environment alive.
 //
-// Hazards, and their rules:
-//   - A thread-safe function dies with its environment. It is only used under `mutex_` while `open_`.
-//   - A thread of the driver that waits for an ordered callback would wait for ever once JavaScript stops, or
-//     blocks: `shut` wakes it, and JavaScript never blocks while such a callback is pending
-//     (Lanes::mayBlock).
-class GraphQueue : public std::enable_shared_from_this<GraphQueue> {
+// Hazard: a thread of the driver that waits for an ordered callback would wait for ever once JavaScript
+// blocks. It never blocks while such a callback is pending (Lanes::mayBlock).
+class GraphQueue final : public Inbox<std::shared_ptr<GraphCall>> {
  public:
   // `drain` is called on the JavaScript thread.
   static std::shared_ptr<GraphQueue> create(Napi::Env env, std::function<void()> drain);
 
   // Any thread, those of the driver too.
-  bool wake();
   void call(Callback& callback);
 
   // JavaScript thread only.
-  void deliver(Napi::Env env);
-  // Calls no function any more and wakes the threads that wait for one. Idempotent.
-  void shut();
+  void deliver(Napi::Env env) override;
   // Gives the thread-safe function back. After `shut`, while the environment is alive. Idempotent.
   void release();
 
  private:
-  struct Call {
-    std::shared_ptr<Callback> callback;
-    bool done = false;
-  };
-  bool wakeLocked();
-
   std::function<void()> drain_;
-  std::mutex mutex_;
-  std::condition_variable answered_;
-  bool open_ = true;
-  napi_threadsafe_function function_ = nullptr;  // null once released or gone with its environment
-  std::deque<std::shared_ptr<Call>> inbox_;
 };
 
 }  // namespace braid::bindings
