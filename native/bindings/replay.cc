@@ -9,7 +9,7 @@
 #include "bindings/convert.h"
 #include "bindings/failure_object.h"
 #include "bindings/host_options.h"
-#include "tools/replay/replay.h"
+#include "memory/replay/replay.h"
 
 namespace braid::bindings {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "tools/replay/replay.h"
+#include "memory/replay/replay.h"
 
 namespace braid::caching {
 namespace {

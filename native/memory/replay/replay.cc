@@ -1,10 +1,10 @@
-#include "tools/replay/replay.h"
+#include "memory/replay/replay.h"
 
 #include <algorithm>
 #include <chrono>
 #include <unordered_map>
 
-#include "tools/replay/replay_driver.h"
+#include "memory/replay/replay_driver.h"
 
 namespace braid::caching {
 namespace {

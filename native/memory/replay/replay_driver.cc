@@ -1,4 +1,4 @@
-#include "tools/replay/replay_driver.h"
+#include "memory/replay/replay_driver.h"
 
 #include <algorithm>
 
