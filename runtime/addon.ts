@@ -725,10 +725,7 @@ export interface Addon {
   eventLoop(): NativeEventLoop
 }
 
-const candidates = [
-  '../native/build/braid.node',
-  '../../native/build/braid.node',
-]
+const candidates = ['../native/build/braid.node', '../../native/build/braid.node']
 
 let loaded: Addon | undefined
 

@@ -1,4 +1,5 @@
 import type { Fault } from '../dsl/ir/fault.js'
+import { FaultError } from '../dsl/ir/fault-error.js'
 import { render } from '../dsl/ir/messages.js'
 import type { Violation } from '../dsl/ir/plan.js'
 
@@ -50,13 +51,7 @@ export type RunErrorTag =
   | 'BadOption'
 
 /** The Observable's `error`: an Error whose fields are the same data as every other fault of Braid. */
-export class RunError extends Error implements Fault<RunErrorTag> {
-  readonly _tag: RunErrorTag
-  readonly at: string
-  readonly subject: string
-  readonly wanted: string
-  readonly found: string
-  readonly next: string
+export class RunError extends FaultError<RunErrorTag> {
   /** The driver's own name of the failure, the lane and the node it met, where a device failed. */
   readonly code?: string
   readonly lane?: string
@@ -66,14 +61,8 @@ export class RunError extends Error implements Fault<RunErrorTag> {
     fault: Fault<RunErrorTag>,
     more: { cause?: unknown; code?: string; lane?: string; node?: string } = {},
   ) {
-    super(render(fault), more.cause === undefined ? undefined : { cause: more.cause })
+    super(render(fault), fault, more.cause === undefined ? undefined : { cause: more.cause })
     this.name = 'RunError'
-    this._tag = fault._tag
-    this.at = fault.at
-    this.subject = fault.subject
-    this.wanted = fault.wanted
-    this.found = fault.found
-    this.next = fault.next
     if (more.code !== undefined) this.code = more.code
     if (more.lane !== undefined) this.lane = more.lane
     if (more.node !== undefined) this.node = more.node

@@ -1,5 +1,6 @@
 import { type Either, isLeft } from 'fp-ts/lib/Either.js'
 import type { Fault } from './fault.js'
+import { FaultError } from './fault-error.js'
 import { renderAll } from './messages.js'
 
 const noFault: Fault = { _tag: '', at: '', subject: '', wanted: '', found: '', next: '' }
@@ -8,24 +9,11 @@ const noFault: Fault = { _tag: '', at: '', subject: '', wanted: '', found: '', n
  * What `orThrow` throws, and calls whose argument cannot be reported later: every fault in its message, and
  * as data. The fields of the first one are its own too.
  */
-export class BraidError extends Error implements Fault {
+export class BraidError extends FaultError {
   override readonly name = 'BraidError'
-  readonly _tag: string
-  readonly at: string
-  readonly subject: string
-  readonly wanted: string
-  readonly found: string
-  readonly next: string
 
   constructor(readonly faults: readonly Fault[]) {
-    super(renderAll(faults))
-    const { _tag, at, subject, wanted, found, next } = faults[0] ?? noFault
-    this._tag = _tag
-    this.at = at
-    this.subject = subject
-    this.wanted = wanted
-    this.found = found
-    this.next = next
+    super(renderAll(faults), faults[0] ?? noFault)
   }
 }
 

@@ -1,4 +1,5 @@
 import type { Fault } from '../../dsl/ir/fault.js'
+import { FaultError } from '../../dsl/ir/fault-error.js'
 import { render } from '../../dsl/ir/messages.js'
 import { describe } from '../values.js'
 
@@ -14,28 +15,15 @@ export type AllocatorErrorTag =
 
 /**
  * The error that a call of a device, lane, block, event or pool throws. Its fields are those of every fault
- * of Braid.
+ * of Braid; `at` is the call: `lane.malloc`.
  */
-export class AllocatorError extends Error implements Fault<AllocatorErrorTag> {
-  readonly _tag: AllocatorErrorTag
-  /** The call: `lane.malloc`. */
-  readonly at: string
-  readonly subject: string
-  readonly wanted: string
-  readonly found: string
-  readonly next: string
+export class AllocatorError extends FaultError<AllocatorErrorTag> {
   /** The driver's own name of the failure, such as `CUDA_ERROR_ILLEGAL_ADDRESS`. */
   readonly code?: string
 
   constructor(fault: Fault<AllocatorErrorTag>, more: { cause?: unknown; code?: string } = {}) {
-    super(render(fault), 'cause' in more ? { cause: more.cause } : undefined)
+    super(render(fault), fault, 'cause' in more ? { cause: more.cause } : undefined)
     this.name = 'AllocatorError'
-    this._tag = fault._tag
-    this.at = fault.at
-    this.subject = fault.subject
-    this.wanted = fault.wanted
-    this.found = fault.found
-    this.next = fault.next
     if (more.code !== undefined) this.code = more.code
   }
 }

@@ -1,5 +1,6 @@
 import type { TreeFormFault } from '../../dsl/internal.js'
 import type { Fault } from '../../dsl/ir/fault.js'
+import { FaultError } from '../../dsl/ir/fault-error.js'
 import type { Where } from '../../dsl/ir/graph.js'
 import { render } from '../../dsl/ir/messages.js'
 import { AllocatorError, badArgument } from '../device/allocator-error.js'
@@ -27,23 +28,10 @@ const describedName = (plan: unknown): string => (typeof plan === 'string' ? pla
  * A launch, or a use of a handle, that is refused: nothing has changed. Or, as `TreeFailed`, one that the
  * device has failed in: the tree has ended.
  */
-export class TreeError extends Error implements Fault<TreeErrorTag> {
-  readonly _tag: TreeErrorTag
-  readonly at: string
-  readonly subject: string
-  readonly wanted: string
-  readonly found: string
-  readonly next: string
-
+export class TreeError extends FaultError<TreeErrorTag> {
   constructor(fault: Fault<TreeErrorTag>, cause?: unknown) {
-    super(render(fault), cause === undefined ? undefined : { cause })
+    super(render(fault), fault, cause === undefined ? undefined : { cause })
     this.name = fault._tag === 'StaleHandle' ? 'StaleHandleError' : 'TreeError'
-    this._tag = fault._tag
-    this.at = fault.at
-    this.subject = fault.subject
-    this.wanted = fault.wanted
-    this.found = fault.found
-    this.next = fault.next
   }
 }
 
