@@ -36,14 +36,14 @@ export const figures = (plan: Plan) => {
   const foreign = new Set<string>()
   for (const command of plan.commands) {
     count[command[0]]++
-    if (command[0] !== 'run') continue
+    if (command[0] !== 'run' || plan.storage === 'planned') continue
     const [, , lane, reads, writes] = command
     for (const id of [...reads, ...writes]) {
       const buffer = plan.buffers[plan.buffers[id]!.alias ?? id]!
       if (buffer.life === 'tick' && buffer.home !== lane) foreign.add(`${buffer.id} ${lane}`)
     }
   }
-  return { ...count, elided: foreign.size - count.use }
+  return { ...count, elided: Math.max(0, foreign.size - count.use) }
 }
 
 /** The largest difference of two outputs, relative to the largest value of the second. */
