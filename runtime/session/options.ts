@@ -1,10 +1,12 @@
+import { limits } from '../../dsl/ir/limits.js'
 import type { HostOptions } from '../addon.js'
 import { Device } from '../device/device.js'
 import { badDevice, checkHostOptions, isDeviceName } from '../device/device-options.js'
 import type { DeviceName } from '../device/devices.js'
-import { MemPool } from '../device/mem-pool.js'
+import type { MemPool } from '../device/mem-pool.js'
 import { badOption, type Check, check, checkEach, flag, object, whole } from '../device/settings/checks.js'
 import type { DeviceError } from '../errors.js'
+import { common } from './common-options.js'
 import { fileChecks } from './file-options.js'
 import type { References } from './references.js'
 import type { GivenParams } from './shared-params.js'
@@ -62,16 +64,16 @@ const checks: Readonly<Record<keyof OpenOptions, Check>> = {
     value =>
       value === 'auto' ||
       isChoice(value) ||
-      (Array.isArray(value) && value.length > 0 && value.length <= 64 && value.every(isChoice)),
+      (Array.isArray(value) && value.length > 0 && value.length <= limits.devices && value.every(isChoice)),
   ),
-  pool: check('a MemPool, from device.pool()', value => MemPool.is(value)),
+  pool: common.pool,
   inFlight: whole('', 1),
   ...fileChecks,
   host: object,
   trace: flag,
   poison: flag,
-  references: object,
-  signal: check('an AbortSignal', value => value instanceof AbortSignal),
+  references: common.references,
+  signal: common.signal,
   leaseWarningMs: check(
     'milliseconds from 1',
     value => typeof value === 'number' && value >= 1 && value <= 2 ** 31 - 1,

@@ -4,8 +4,9 @@ import type { NonEmptyArray } from 'fp-ts/lib/NonEmptyArray.js'
 import { render } from '../../dsl/ir/messages.js'
 import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import { showSpec } from '../../dsl/ir/tensor.js'
-import { badOption, type Check, check, checkEach, object, oneOf } from '../device/settings/checks.js'
+import { badOption, type Check, checkEach, object, oneOf } from '../device/settings/checks.js'
 import type { DeviceError } from '../errors.js'
+import { common } from './common-options.js'
 import { fileChecks, isFile, type Opened, sourcesFrom, type WithOpenFiles } from './file-options.js'
 import { cannotFollow, otherDevices } from './messages.js'
 import { type ParamSources, paramsByName } from './params.js'
@@ -44,8 +45,8 @@ export class SwapError extends Error {
 const checks: Readonly<Record<keyof SwapOptions, Check>> = {
   keep: oneOf(['state', 'nothing']),
   ...fileChecks,
-  references: object,
-  signal: check('an AbortSignal', value => value instanceof AbortSignal),
+  references: common.references,
+  signal: common.signal,
 }
 
 export const checkSwapOptions = (options: SwapOptions): readonly DeviceError[] =>

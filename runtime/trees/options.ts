@@ -4,6 +4,7 @@ import { badDevice, checkHostOptions, isDeviceName } from '../device/device-opti
 import { MemPool } from '../device/mem-pool.js'
 import { badOption, type Check, check, checkEach, flag, object, whole } from '../device/settings/checks.js'
 import type { DeviceError } from '../errors.js'
+import { common } from '../session/common-options.js'
 import type { ParamSources } from '../session/params.js'
 import type { References } from '../session/references.js'
 
@@ -40,7 +41,7 @@ const checks: Readonly<Record<keyof TreeOptions, Check>> = {
     "'auto', 'host', 'cuda:N' or a Device",
     value => value === 'auto' || isDeviceName(value) || Device.is(value),
   ),
-  pool: check('a MemPool, from device.pool()', value => MemPool.is(value)),
+  pool: common.pool,
   host: object,
   params: object,
   inFlight: whole('', 1),
@@ -48,7 +49,7 @@ const checks: Readonly<Record<keyof TreeOptions, Check>> = {
   arena: whole('bytes, ', 0),
   executables: whole('bytes, ', 0),
   poison: flag,
-  references: object,
+  references: common.references,
 }
 
 /** Every error of the options of `planTree`. JavaScript callers can pass any value. */
