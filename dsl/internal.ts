@@ -3,6 +3,7 @@
 export { provenanceOf } from './compiler/analysis/provenance.js'
 export { explanations } from './explain/explain.js'
 export { plural } from './explain/facts/names.js'
+export { escaped, short, text } from './explain/render/svg-parts.js'
 export { traceJson } from './explain/render/trace-json.js'
 export { fittingDim, showDims } from './language/bind.js'
 export { checkedLaunch, launchSizes } from './language/bound-kernel.js'

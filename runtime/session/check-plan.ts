@@ -3,6 +3,7 @@ import { isProved, verify } from '../../dsl/index.js'
 import { granule, poolPeakOf } from '../../dsl/internal.js'
 import { parsePlan } from '../../dsl/ir/load.js'
 import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
+import { isRecord } from '../../dsl/ir/record.js'
 import type { DeviceError } from '../errors.js'
 import { nodesOfSeveralTypes } from './flatten.js'
 import * as messages from './messages.js'
@@ -25,7 +26,7 @@ export const checkedPlan = (plan: Plan): E.Either<readonly DeviceError[], Plan> 
 
 // The values that JavaScript callers pass most easily instead of a plan.
 const otherThanPlan = (given: unknown): DeviceError | undefined => {
-  if (typeof given !== 'object' || given === null || Array.isArray(given)) return messages.noPlan(given)
+  if (!isRecord(given)) return messages.noPlan(given)
   if ('_tag' in given && (given._tag === 'Right' || given._tag === 'Left')) return messages.eitherForPlan
   if ('ir' in given || ('nodes' in given && 'problems' in given)) return messages.graphForPlan
   return undefined

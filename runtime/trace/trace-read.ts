@@ -1,6 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { MeasuredRun } from '../../dsl/internal.js'
 import type { Fault } from '../../dsl/ir/fault.js'
+import { isRecord } from '../../dsl/ir/record.js'
 
 /**
  * The first byte of a trace in Perfetto's protobuf form, which Braid once wrote: the tag of its first packet.
@@ -34,18 +35,15 @@ export const readTrace = (
   }
 }
 
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null
-
 const runsOf = (text: string): readonly MeasuredRun[] | string => {
   const file: unknown = JSON.parse(text)
-  const events = isObject(file) ? file['traceEvents'] : undefined
+  const events = isRecord(file) ? file['traceEvents'] : undefined
   if (!Array.isArray(events)) return 'an object without traceEvents'
   const runs: MeasuredRun[] = []
   for (const event of events as readonly unknown[]) {
-    if (!isObject(event) || event['ph'] !== 'X') continue
+    if (!isRecord(event) || event['ph'] !== 'X') continue
     const { name, tid, ts, dur, args } = event
-    const tick = isObject(args) ? args['tick'] : undefined
+    const tick = isRecord(args) ? args['tick'] : undefined
     if (typeof name !== 'string' || ![tid, ts, dur, tick].every(Number.isFinite))
       return 'a slice without lane, time or tick'
     const startMs = (ts as number) / 1000

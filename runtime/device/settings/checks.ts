@@ -1,6 +1,7 @@
 // Checks of options that a caller of JavaScript passed: an option may be anything, an object may be a proxy
 // or full of getters that throw.
 import type { Fault } from '../../../dsl/ir/fault.js'
+import { isRecord } from '../../../dsl/ir/record.js'
 import { describe } from '../../values.js'
 
 /** An error in an option. `at` is the option's name, as `allocator.pinned.limit`. */
@@ -47,10 +48,7 @@ export const rate: Check<number> = between('a rate from 0', value => value >= 0 
 
 export const flag: Check<boolean> = check('true or false', value => typeof value === 'boolean')
 
-export const object: Check<object> = check(
-  'an object',
-  value => typeof value === 'object' && value !== null && !Array.isArray(value),
-)
+export const object: Check<object> = check('an object', isRecord)
 
 export const oneOf = <T extends string>(words: readonly T[]): Check<T> =>
   check(`one of ${words.map(word => `'${word}'`).join(', ')}`, value => words.some(word => word === value))
@@ -91,10 +89,10 @@ export const checkEach = (
  */
 export const fieldsOf = (value: unknown): ReadonlyMap<string, unknown> | undefined => {
   try {
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined
+    if (!isRecord(value)) return undefined
     const prototype: unknown = Object.getPrototypeOf(value)
     if (prototype !== null && Object.getPrototypeOf(prototype) !== null) return undefined
-    return new Map(Object.keys(value).map(key => [key, (value as Readonly<Record<string, unknown>>)[key]]))
+    return new Map(Object.keys(value).map(key => [key, value[key]]))
   } catch {
     return undefined
   }

@@ -1,4 +1,4 @@
-import { plural } from '../../../dsl/internal.js'
+import { escaped, plural, short, text } from '../../../dsl/internal.js'
 import {
   type Bar,
   type Figures,
@@ -157,23 +157,6 @@ const tooltip = ({ blocks }: Piece, names: Names): string => {
   return lines.join('\n')
 }
 
-const escapes: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-}
-
-// A character that XML 1.0 does not allow becomes a replacement character.
-const escaped = (words: string): string =>
-  words
-    .replace(/[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/gu, '\uFFFD')
-    .replace(/[&<>"']/g, character => escapes[character]!)
-
-const text = (x: number, y: number, words: string, kind: string): string =>
-  `<text class="${kind}" x="${short(x)}" y="${y}">${escaped(words)}</text>`
-
 const rect = (x: number, y: number, width: number, height: number, state: BlockState, inner = ''): string => {
   const box = `x="${short(x)}" y="${short(y)}" width="${short(width)}" height="${height}"`
   const over =
@@ -182,8 +165,6 @@ const rect = (x: number, y: number, width: number, height: number, state: BlockS
       : ''
   return `<g class="block">${inner}<rect class="${state}" ${box}/>${over}</g>`
 }
-
-const short = (length: number): string => String(Math.round(length * 100) / 100)
 
 interface Colours extends Readonly<Record<BlockState, string>> {
   readonly page: string

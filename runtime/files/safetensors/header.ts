@@ -4,6 +4,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
 import type { Fault } from '../../../dsl/ir/fault.js'
+import { isRecord } from '../../../dsl/ir/record.js'
 import { show as showValue } from '../../../dsl/ir/show.js'
 import type { DType } from '../../../dsl/ir/tensor.js'
 
@@ -76,8 +77,6 @@ const show = (value: unknown): string =>
   typeof value === 'string' ? JSON.stringify(value.slice(0, 40)) : showValue(value)
 
 const isSize = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
-const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** Where the string that begins at `start` of valid JSON text ends: after its closing quote. */
 const endOfString = (json: string, start: number): number => {
