@@ -15,6 +15,7 @@ import {
   mul,
   orThrow,
   parsePlan,
+  state,
   sum,
   tensor,
   toJSON,
@@ -184,6 +185,19 @@ describe.each(present)('rates on %s', device => {
     })
     const after = session.run({ x: pulled(pairs(4)), z: pulled(pairs(1, 1000)) })
     expect((await lastValueFrom(after.pipe(map(answer)))).total).toBe(1010)
+  })
+
+  it('keeps a state with a name that no output needs', async () => {
+    const counted = graph('counted', { x: two }, ({ x }) => {
+      const sums = x.pipe(upload(), window(2), sum(0))
+      const s = state({ w: two, seen: tensor('i32', []) })
+      s.next({ w: s.w.pipe(add(sums)), seen: s.seen.pipe(add(1)) })
+      return { w: s.w.pipe(download()) }
+    })
+    await using session = await opened(counted, device)
+    await session.run({ x: pulled(pairs(6)) }).forEach(lease => lease[Symbol.dispose]())
+    expect(session.state.names).toEqual(['w', 'seen'])
+    expect([...(await session.state.read('seen')), ...(await session.state.read('w'))]).toEqual([3, 21, -21])
   })
 
   it('runs from a file as it does from the compiler', async () => {

@@ -1,5 +1,6 @@
 import type { GraphNode } from '../../../ir/graph.js'
 import { newest } from '../../../language/instants.js'
+import { isNamedState } from '../../../language/live.js'
 import type { Rates } from '../../../language/rates.js'
 import { isView } from '../../analysis/operators.js'
 import type { Rated } from '../rates.js'
@@ -26,7 +27,7 @@ const isSameState = (a: GraphNode, b: GraphNode): boolean => {
 export class Instances {
   readonly base: Int32Array
   readonly total: number
-  /** By key: whether an output needs it, directly or through a state. */
+  /** By key: whether an output or a state with a name needs it, directly or through a state. */
   readonly live: Uint8Array
   /**
    * By node: whether instances read values of other numbers than their own, so that no kernel may take its
@@ -167,6 +168,7 @@ export class Instances {
       for (let copy = 0; copy < this.rates.fires[node]!; copy++)
         if (this.ir.nodes[node]!.place === 'host') this.leaves(node, copy).forEach(need)
         else need(this.resolve(node, copy))
+    for (const node of this.ir.nodes) if (isNamedState(node)) need(this.total + this.same[node.id]!)
     for (let key = stack.pop(); key !== undefined; key = stack.pop()) this.readsOf(key).forEach(need)
   }
 }
