@@ -262,7 +262,7 @@ const readRate = (
   const shape = get('shape')
   if (Array.isArray(shape) ? shape[0] !== rate : bytes % rate !== 0)
     r.fault(
-      'Extent',
+      'OutOfRange',
       `${at}.rate`,
       'rate',
       Array.isArray(shape) ? `${shape[0]}, the first of its dimensions` : `a divisor of its ${bytes} bytes`,
@@ -300,7 +300,7 @@ const readContent = (
     const wanted = elements * elementBytes[content.dtype]
     if (wanted > bytes || (get('init') !== undefined && wanted !== bytes))
       r.fault(
-        'Extent',
+        'OutOfRange',
         `${at}.shape`,
         'shape',
         get('init') === undefined ? `at most ${bytes} bytes` : `${bytes} bytes, as the state has`,
@@ -511,7 +511,7 @@ const checkTotal = (r: Reader, plan: Plan): void => {
   for (const buffer of plan.buffers) total += buffer.bytes + (buffer.offset ?? 0)
   if (total * plan.inFlight > limits.bytes) {
     r.fault(
-      'TooMany',
+      'OutOfRange',
       'plan.buffers',
       'bytes',
       `at most ${limits.bytes} in all, with their slots`,

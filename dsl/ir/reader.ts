@@ -6,9 +6,10 @@ export type PlanFaultTag =
   | 'BadVersion'
   | 'Missing'
   | 'WrongType'
-  | 'OutOfRange'
+  | 'OutOfRange' // a number that is too small or too large, or disagrees with another one
   | 'UnknownId' // an id that nothing in the plan has, or one that is not its own index
-  | 'TooMany'
+  | 'TooMany' // entries of a list
+  | 'TooLong' // a string
   | 'BadCommand'
   | 'BadAlias' // a view of a view, or one that leaves its root
   | 'BadKernel' // a kernel that contradicts itself
@@ -135,7 +136,7 @@ export class Reader {
   string(value: unknown, at: string, most: number): string {
     if (typeof value !== 'string') this.wrong(at, 'a string', value)
     else if (value.length > most) {
-      this.fault('TooMany', at, lastName(at), `at most ${most} characters`, `${value.length}`, 'shorten it')
+      this.fault('TooLong', at, lastName(at), `at most ${most} characters`, `${value.length}`, 'shorten it')
     } else return value
     return ''
   }

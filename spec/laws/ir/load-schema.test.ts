@@ -314,9 +314,9 @@ const deep = (fault: PlanFault): boolean =>
       fault.at,
     )) ||
   (fault._tag === 'BadKernel' && fault.at.endsWith('.shape') && fault.found === 'none') ||
-  (fault._tag === 'OutOfRange' && /^plan\.(bound\.device|arena)$|\.init$/.test(fault.at)) ||
+  (fault._tag === 'OutOfRange' &&
+    /^plan\.(bound\.device|arena|buffers)$|\.init$|^buffers\[\d+\]\.(rate|shape)$/.test(fault.at)) ||
   (fault._tag === 'OutOfRange' && /^graphs\[\d+\]\.(from|to)$/.test(fault.at)) ||
-  (fault._tag === 'TooMany' && fault.at === 'plan.buffers') ||
   (fault._tag === 'Missing' && /^buffers\[\d+\]\.offset$/.test(fault.at))
 
 describe('the schema and the loader', () => {

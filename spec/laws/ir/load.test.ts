@@ -141,7 +141,7 @@ describe('what only the loader can see', () => {
 
   test('ids that are not their index, and sums beyond 2^53', () => {
     expect(tags(withBuffer(3, { id: 4 }))).toContain('UnknownId buffers[3].id')
-    expect(tags(withBuffer(1, { bytes: Number.MAX_SAFE_INTEGER }))).toContain('TooMany plan.buffers')
+    expect(tags(withBuffer(1, { bytes: Number.MAX_SAFE_INTEGER }))).toContain('OutOfRange plan.buffers')
   })
 
   test('kernels that would reach outside their buffers, by one element', () => {
