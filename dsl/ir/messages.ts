@@ -1,7 +1,7 @@
 import type { Fault } from './fault.js'
 
-// The title of each kind of error, by its tag.
-const titles: Readonly<Record<string, string>> = {
+// The title of each kind of error, by its tag; spec/types/titles.test-d.ts has the tags that must have one.
+const titles = {
   NotAFlow: 'A flow is expected here',
   ForeignFlow: 'This flow belongs to another graph',
   ShapeMismatch: 'The shapes do not fit',
@@ -71,6 +71,7 @@ const titles: Readonly<Record<string, string>> = {
   Reentered: 'A launch was made from inside of a launch',
   UnknownPlan: 'The tree has no plan of this name',
   UnknownPort: 'The plan has no input or output of this name',
+  MixedShapes: 'Plans of one name differ in more than their shapes',
   NotPlanned: 'The buffers of this plan have no fixed places',
   UnsupportedPlan: 'This plan cannot be part of a tree',
   BadTrace: 'This is not a trace that can be read',
@@ -96,7 +97,9 @@ const titles: Readonly<Record<string, string>> = {
   Hole: 'Bytes of the file belong to no tensor',
   Mismatch: 'The file has no such tensor',
   Misuse: 'The command line was used wrongly',
-}
+} as const
+
+export type Titled = keyof typeof titles
 
 const sentence = (text: string): string => {
   const trimmed = text.trim()
@@ -119,7 +122,7 @@ const grouped = (bytes: number): string =>
  */
 export const render = (fault: Fault): string => {
   const { _tag, at, subject, wanted, found, next, parts } = fault
-  const title = Object.hasOwn(titles, _tag) ? titles[_tag]! : _tag
+  const title = Object.hasOwn(titles, _tag) ? titles[_tag as Titled] : _tag
   // Shown once where both are the same, as an option's name; an unknown place is not shown.
   const place = [at === 'unknown' ? '' : at, subject].filter(part => part !== '' && part !== undefined)
   const where = [...new Set(place)].join(': ')
