@@ -152,7 +152,7 @@ export class Order {
       { buffer: b, lane: this.laneIn(l) },
       () =>
         `it writes ${quotedBuffer(plan, b)}, a param: ` +
-        'every tick reads the value that was given at opening, so nothing may write it',
+        'no run may write it, since its value changes only between ticks',
     )
   }
 
