@@ -21,7 +21,7 @@ const stepsPerLane = 1
 
 /**
  * The pool of a session: one range of addresses, given out by order alone, byte for byte as
- * `native/memory/range_pool.cc` does (docs/internals/decisions, 5 and 10).
+ * `native/memory/range_pool.cc` does (docs/internals/decisions/sessions.md, 5 and 10).
  *
  * Free ranges are disjoint, and all below `peak`; everything from `peak` on was never taken. Each keeps the
  * release points that a lane must happen-after to take it. Neighbours of equal release points and owner are

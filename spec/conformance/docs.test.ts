@@ -60,6 +60,14 @@ it.each(pages)('every link of %s leads to a file', page => {
   expect(links.filter(link => !existsSync(join(root, dirname(page), link)))).toEqual([])
 })
 
+it('each decision has a number of its own', () => {
+  const headings = pages
+    .filter(page => page.startsWith(join('docs', 'internals', 'decisions')))
+    .flatMap(page => [...read(page).matchAll(/^### (\d+) · /gm)].map(match => match[1]!))
+  expect(headings.length).toBeGreaterThan(200)
+  expect(headings.filter((number, at) => headings.indexOf(number) !== at)).toEqual([])
+})
+
 it('pages have sections with code, and some show what it prints', () => {
   expect(sections.length).toBeGreaterThanOrEqual(8)
   expect(sections.filter(({ output }) => output.length > 0).length).toBeGreaterThanOrEqual(5)

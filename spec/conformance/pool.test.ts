@@ -1,6 +1,6 @@
-// The pool of a session and the compiler's model of it follow one rule (docs/internals/decisions, 5 and 10):
-// the furthest byte is the same, tick by tick, whatever the timing. A session has more memory than its plan
-// needs, so that only the rule limits it.
+// The pool of a session and the compiler's model of it follow one rule (docs/internals/decisions/sessions.md,
+// 5 and 10): the furthest byte is the same, tick by tick, whatever the timing. A session has more memory than
+// its plan needs, so that only the rule limits it.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { compile, orThrow } from '../../dsl/index.js'

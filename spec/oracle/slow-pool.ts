@@ -1,6 +1,6 @@
-// The rule of the session's pool (docs/internals/decisions, 5 and 10), written out word by word, however
-// slow. It shares no code with the pool in dsl/memory: tests compare that pool, and what `poolPeakOf` finds,
-// with it.
+// The rule of the session's pool (docs/internals/decisions/sessions.md, 5 and 10), written out word by word,
+// however slow. It shares no code with the pool in dsl/memory: tests compare that pool, and what `poolPeakOf`
+// finds, with it.
 import type { Plan } from '../../dsl/ir/plan.js'
 
 type Points = readonly number[]

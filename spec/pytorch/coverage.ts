@@ -35,7 +35,7 @@ export const partly: readonly Partly[] = [
   {
     number: 26,
     not: 'an assertion that fails on a GPU',
-    why: 'it ends CUDA for the process (docs/internals/decisions, 17), so the host device stands for it',
+    why: 'it ends CUDA for the process (docs/internals/decisions/sessions.md, 17), so the host device stands for it',
   },
   {
     number: 65,

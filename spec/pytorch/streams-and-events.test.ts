@@ -368,8 +368,8 @@ describe.each(present)('lanes and events on %s', name => {
 })
 
 describe('a device whose work fails', () => {
-  // On a GPU such a failure ends CUDA for the process (docs/internals/decisions, 17), so the case runs on the
-  // host device.
+  // On a GPU such a failure ends CUDA for the process (docs/internals/decisions/sessions.md, 17), so the case
+  // runs on the host device.
   test('26: failing work is reported with the driver’s code, and the process goes on', async () => {
     const device = await deviceOf('host', {}, { host: { faults: [{ call: 'run', nth: 3 }] } })
     const lane = device.lane()
