@@ -68,6 +68,18 @@ it('each decision has a number of its own', () => {
   expect(headings.filter((number, at) => headings.indexOf(number) !== at)).toEqual([])
 })
 
+it('the page of the command line has the usage of each verb', async () => {
+  const folder = join(root, 'runtime', 'cli')
+  const verbs = readdirSync(folder).filter(file => /^export const usage/m.test(read(`runtime/cli/${file}`)))
+  const usages = await Promise.all(
+    verbs.map(async file => ((await import(join(folder, file))) as { readonly usage: string }).usage),
+  )
+  const rows = [...read('docs/reference/cli.md').matchAll(/^\| `(braid .*?)` \|/gm)]
+  expect(rows.map(([, usage]) => usage!.replaceAll('\\|', '|')).sort()).toEqual(
+    usages.map(usage => usage.replace(' [--json]', '')).sort(),
+  )
+})
+
 it('pages have sections with code, and some show what it prints', () => {
   expect(sections.length).toBeGreaterThanOrEqual(8)
   expect(sections.filter(({ output }) => output.length > 0).length).toBeGreaterThanOrEqual(5)
