@@ -28,9 +28,9 @@ export interface Where {
  * into `GraphIR.nodes`, always smaller than the node's own index, except that a `delay` node's single input
  * (the value it remembers for the next tick) may be any index.
  *
- * A collective (`allReduce`, `allGather`, `reduceScatter`, `allToAll`, `broadcast`, `permute`; one device
- * value) has attrs `{ communicator: { name, size, groups? } }` and what is its own: `how`, `root`, `pairs`,
- * `ahead`. Its `lane` is its own too.
+ * A collective (`allReduce`, `allGather`, `reduceScatter`, `allToAll`, `broadcast`, `permute`) reads one
+ * device value. Its attrs are `communicator: { name, size, groups? }` and, by operator, `how`, `root`,
+ * `pairs` or `ahead`. Its `lane` is for the collective alone, not for operators after it.
  *
  * Structural operators, which the compiler knows by name (all others go through the operator registry):
  *

@@ -53,7 +53,8 @@ export const boundKinds = ['exact', 'enforced'] as const
  * The commands from `from` up to `to`, which is not among them, run as one executable graph. Its nodes are
  * the runs among these commands, its `edges` pairs of commands, sorted by the later one and then by the
  * earlier one: the transitive reduction of *before* among the nodes (law L11). Records and waits of the range
- * are issued by nobody; what they order outside it is ordered by the launch as a whole, see docs/reference.
+ * are not issued; what they order outside the range is ordered by the launch as a whole
+ * (docs/reference/plan-format.md).
  */
 export interface PlanGraph {
   readonly from: number

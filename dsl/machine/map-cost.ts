@@ -45,8 +45,8 @@ const expBelowOne = 2
 const indexSlots = 5
 
 /**
- * Whether an instruction reads an indexed operand: one whose index is another along a row, or one that it is
- * not.
+ * Whether an instruction reads an indexed operand whose index differs along a row (`along`), or is one number
+ * a row (not `along`).
  */
 const isIndexed = (
   spec: Pick<MapSpec, 'shape' | 'axis' | 'operands'>,

@@ -134,8 +134,8 @@ const fillIn = (body: Body, offsets: number[], fixed: readonly ByteRange[]): voi
 }
 
 /**
- * For each of these buffers, its bytes and those of all that share none with it; and the most bytes found of
- * buffers none of which share any, which no layout can be below.
+ * `beside`: for each buffer, its bytes and those of all buffers that may share no byte with it. `together`:
+ * the most bytes found of buffers no two of which may share bytes; every layout needs at least that many.
  */
 const crowdsOf = ({ sizes, mayShare }: Body, of: readonly number[], bySize: readonly number[]) => {
   let together = 0

@@ -287,8 +287,8 @@ class Exploration {
   }
 
   /**
-   * The node of this contract. A plan that has as many layouts as it may uses one of them whose inputs can be
-   * moved there, if there is one.
+   * The node of this contract. Once the plan has `variants` layouts, one of them is used whose inputs can be
+   * copied to their places; if there is none, a new one is made.
    */
   private nodeFor(
     plan: number,

@@ -3,9 +3,8 @@ import { isNamedState } from '../../language/live.js'
 import type { Checked } from './ir.js'
 
 /**
- * The nodes that an output or a live delay reads, where `standsFor` yields the node that is read in place of
- * one. Inputs stay, since callers feed them, and so do states with a name, since callers read them; and what
- * `stays` names.
+ * Marks the nodes that are needed: what an output or a needed delay reads, every input, every named state,
+ * and every node for which `stays` is true. `standsFor(id)` is the node that is read in place of node `id`.
  */
 export const liveNodes = (
   { nodes, outputs }: Checked,

@@ -50,8 +50,8 @@ const countedWork = 2 ** 20
 const poolWork = (commands: number): number => Math.max(2 ** 21, 128 * commands)
 
 /**
- * What the session's pool takes. Where the settings say what is enough, it is not exact for a plan whose
- * first tick takes more, nor, if they say so, for one of which any tick does.
+ * The peak of the session's pool. Under `settings.enough` it is not exact for a plan whose first tick (or,
+ * with `in: 'any tick'`, any tick) takes more.
  */
 const poolOf = (
   { settings: { enough } }: Lifetimes,

@@ -190,8 +190,8 @@ const chosen = (planned: (ir: Checked) => Passed<Plan>, ir: Checked): Chosen => 
  * it holds no more memory, or no more than the user gave, and its predicted tick is no longer; else the same
  * is tried without siblings in one kernel, then without kernels of several results, then what surely costs
  * neither, and if that is worse too, nothing is fused. With `memory: 'small'` the plan that holds least is
- * taken. Where none fits, the error is that of the plan that `memory: 'small'` takes: of plans that hold the
- * same the error does not know which is the fastest, so they are planned again.
+ * taken. Where none fits, `memory: 'small'` only chooses the graph: that graph is planned again with the
+ * user's `memory`, and its error is returned.
  */
 export const chooseFusion =
   (planned: (ir: Checked) => Passed<Plan>) =>

@@ -178,8 +178,8 @@ export const reuseEdges = (
 }
 
 /**
- * Ranges after themselves a tick ago, so that one place is enough for each, whichever range has it in
- * between.
+ * Orders each range's first access after its own last accesses of the tick before, so that one place is
+ * enough for it, whichever ranges use the bytes in between.
  */
 export const returnEdges = (
   { settings }: Ordered,

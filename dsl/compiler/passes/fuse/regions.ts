@@ -98,7 +98,7 @@ export class Sources {
     this.bytes.splice(at, 1)
   }
 
-  /** These and others; what both have as others have it. */
+  /** The union. For a node in both, the bytes are those of `others`. */
   with(others: Sources): Sources {
     const all = new Sources([...this.ids], [...this.bytes])
     for (let i = 0; i < others.ids.length; i++) all.set(others.ids[i]!, others.bytes[i]!)
@@ -118,17 +118,18 @@ const kernelElements = ({ kernel, length }: Elementwise): number => sizeOf(kerne
 
 /**
  * Finds regions in one sweep from the last node to the first: when a node is met, all its readers are known.
- * Where these are members of one region that read the same of it at each point, it joins them; where others
- * read it too they come after the last member, and it is a result. So a region is never on a path from itself
- * to itself, and the sweep takes time in proportion to the graph.
+ * A node joins a region where all its readers in the region read the same element of it at each point. If
+ * nodes outside read it too, they must come after the region's last member, and its value is a result of the
+ * region. So a region is never on a path from itself to itself, and the sweep takes time in proportion to the
+ * graph.
  */
 export class Regions {
   readonly values: Values
   readonly of: (Region | undefined)[]
   readonly all: Region[] = []
-  /** By node: what its region, or the region that alone reads it, reads of it. */
+  /** By node: how its region, or the only region that reads it, reads its value. */
   readonly access: (Access | undefined)[]
-  /** By node: why it did not join the region that reads it, which is that of a member. */
+  /** By node that a region reads but did not take in: the reason, and that region's last member. */
   readonly refused: ({ readonly because: Apart; readonly by: number } | undefined)[]
   /** By node: the number of the region that reads it; of several the one whose last member comes first. */
   private readonly reader: Int32Array

@@ -196,7 +196,10 @@ class Siblings {
     )
   }
 
-  /** Whether nothing but the kernels themselves is against one of two regions that are alike. */
+  /**
+   * Whether two alike regions may be one kernel as far as order and size go: nothing reads the first one's
+   * results, or comes after it, before the second one's place, and together they stay within `most`.
+   */
   private isFit(region: Region, later: Region): boolean {
     if (region.members.some(id => this.regions.awaited[id]! <= later.members[0]!)) return false
     if (this.isReadBefore(region.members[0]!, later)) return false
@@ -301,7 +304,7 @@ class Siblings {
     if (operands > most.operands || movedBytes >= together) return false
     const a = regions.timeOf(aloneOf(one.region), one.moved, together)
     const b = regions.timeOf(aloneOf(other.region), other.moved, together)
-    // Neither waits for what the other one reads longer than that would take.
+    // The joined kernel must not wait for one region's inputs longer than the other region's kernel takes.
     const made = new Set(one.region.members)
     const readyOf = ({ sources }: Region): number =>
       sources.ids.reduce((at, id) => (made.has(id) ? at : Math.max(at, regions.values.end[id]!)), 0)

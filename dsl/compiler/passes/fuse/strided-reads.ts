@@ -249,8 +249,9 @@ class StridedReads {
   }
 
   /**
-   * Whether the memory of a value is there until a product reads it, or as much memory of copies is not:
-   * parameters, what is read later all the same, and what all copies of it together are as large as.
+   * Whether reading a value in place holds no more memory than reading its copies: it is a parameter or a
+   * state, something reads it at or after the product anyway, or the copies that go away are at least as
+   * large.
    */
   private heldAnyway(goes: ReadonlySet<number>): (id: number, product: number) => boolean {
     const { nodes, specs, outputs } = this.ir
@@ -278,7 +279,7 @@ class StridedReads {
     }
   }
 
-  /** What lies behind copies and views of it, as far as it lies there as the kernel can read it. */
+  /** The value behind an input's copies and views, as far back as the kernel can read it in place. */
   private read<Lies>(
     node: GraphNode,
     input: number,

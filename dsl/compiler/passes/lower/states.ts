@@ -19,8 +19,9 @@ interface Touch {
 }
 
 /**
- * Whether a map kernel may write over an operand: it reads each element of it where it writes one as large. A
- * kernel that reduces rows reads other elements too, after some are written.
+ * Whether a map kernel may write its result over this operand: at each point it reads the element at the
+ * place that it writes, and both element types have one size. A kernel that reduces rows reads other elements
+ * too, after some are written.
  */
 const readsInPlace = (kernel: KernelSpec | undefined, operand: number): boolean => {
   if (kernel?.kind !== 'map' || kernel.results.length !== 1) return false
