@@ -1,10 +1,18 @@
 import type { Plan } from './plan.js'
 
-// The order of fields in every object. Other fields are not of the format.
-const order = [
+/** The names of the fields of a value, and of those in it at any depth. */
+type Names<Value> = Value extends readonly (infer Entry)[]
+  ? Names<Entry>
+  : Value extends object
+    ? (keyof Value & string) | Names<Value[keyof Value]>
+    : never
+
+type Inner = Names<Plan[keyof Plan]>
+
+// The order of fields in the objects of a plan.
+const listed = [
   'kind',
   'id',
-  'plan',
   'op',
   'name',
   'value',
@@ -12,17 +20,8 @@ const order = [
   'device',
   'pinned',
   'priority',
-  'devices',
-  'inFlight',
-  'storage',
-  'bound',
-  'boundKind',
-  'communicators',
   'groups',
   'size',
-  'arena',
-  'arenas',
-  'tolerance',
   'bytes',
   'space',
   'home',
@@ -113,7 +112,10 @@ const order = [
   'from',
   'to',
   'edges',
-] as const // prettier-ignore
+] as const satisfies readonly Inner[]
+
+// A field that is not listed would be missing in every text: it does not compile.
+const order: Inner extends (typeof listed)[number] ? typeof listed : never = listed
 
 /**
  * JSON has no names for three numbers, and JSON.stringify loses the sign of zero: a kernel's constants need
@@ -160,30 +162,35 @@ function* lines(list: readonly unknown[]): Generator<string> {
   yield `${text}\n  ]`
 }
 
+// The fields of a plan in their order: on one line, or an entry of the list a line.
+const forms: Readonly<Record<keyof Plan, 'line' | 'lines'>> = {
+  plan: 'line',
+  name: 'line',
+  devices: 'line',
+  inFlight: 'line',
+  storage: 'line',
+  bound: 'line',
+  boundKind: 'line',
+  arena: 'line',
+  arenas: 'line',
+  tolerance: 'line',
+  communicators: 'lines',
+  lanes: 'lines',
+  buffers: 'lines',
+  nodes: 'lines',
+  commands: 'lines',
+  graphs: 'lines',
+}
+
 /** `toJSON` in parts, in order: as one text a plan of a million nodes is longer than a string can be. */
 export function* jsonParts(plan: Plan): Generator<string> {
-  const fields: (readonly [string, Iterable<string>])[] = [
-    ['plan', [encode(plan.plan)]],
-    ['name', [encode(plan.name)]],
-    ['devices', [encode(plan.devices)]],
-    ['inFlight', [encode(plan.inFlight)]],
-    ['storage', [encode(plan.storage)]],
-    ['bound', [encode(plan.bound)]],
-    ...(plan.boundKind === undefined ? [] : ([['boundKind', [encode(plan.boundKind)]]] as const)),
-    ...(plan.arena === undefined ? [] : ([['arena', [encode(plan.arena)]]] as const)),
-    ...(plan.arenas === undefined ? [] : ([['arenas', [encode(plan.arenas)]]] as const)),
-    ...(plan.tolerance === undefined ? [] : ([['tolerance', [encode(plan.tolerance)]]] as const)),
-    ...(plan.communicators === undefined ? [] : ([['communicators', lines(plan.communicators)]] as const)),
-    ['lanes', lines(plan.lanes)],
-    ['buffers', lines(plan.buffers)],
-    ['nodes', lines(plan.nodes)],
-    ['commands', lines(plan.commands)],
-    ...(plan.graphs === undefined ? [] : ([['graphs', lines(plan.graphs)]] as const)),
-  ]
   let before = '{\n'
-  for (const [key, value] of fields) {
+  for (const key of Object.keys(forms) as (keyof Plan)[]) {
+    const value: unknown = plan[key]
+    if (value === undefined) continue
     yield `${before}  "${key}": `
-    yield* value
+    if (forms[key] === 'lines') yield* lines(value as readonly unknown[])
+    else yield encode(value)
     before = ',\n'
   }
   yield '\n}\n'

@@ -82,38 +82,47 @@ export interface MapIndex {
 }
 
 /** What a value is once it has been stored as this element type and loaded again. */
-export type MapRounding = 'f16' | 'bf16' | 'i32' | 'u8'
+const mapRoundings = ['f16', 'bf16', 'i32', 'u8'] as const
+export type MapRounding = (typeof mapRoundings)[number]
 
-export type MapUnary =
-  | 'neg'
-  | 'abs'
-  | 'exp'
-  | 'log'
-  | 'sqrt'
-  | 'rsqrt'
-  | 'tanh'
-  | 'erf'
-  | 'sigmoid'
-  | 'sin'
-  | 'cos'
-  | 'floor'
-  | 'ceil'
-  | 'round'
-  | MapRounding
-export type MapRowReduction = 'rowSum' | 'rowMean' | 'rowMax' | 'rowMin'
-export type MapBinary =
-  | 'add'
-  | 'sub'
-  | 'mul'
-  | 'div'
-  | 'min'
-  | 'max'
-  | 'pow'
-  | 'floorDiv'
-  | 'mod'
-  | 'lt'
-  | 'le'
-  | 'eq'
+export const mapUnary = [
+  'neg',
+  'abs',
+  'exp',
+  'log',
+  'sqrt',
+  'rsqrt',
+  'tanh',
+  'erf',
+  'sigmoid',
+  'sin',
+  'cos',
+  'floor',
+  'ceil',
+  'round',
+  ...mapRoundings,
+] as const
+export type MapUnary = (typeof mapUnary)[number]
+
+export const mapRowReductions = ['rowSum', 'rowMean', 'rowMax', 'rowMin'] as const
+export type MapRowReduction = (typeof mapRowReductions)[number]
+
+export const mapBinary = [
+  'add',
+  'sub',
+  'mul',
+  'div',
+  'min',
+  'max',
+  'pow',
+  'floorDiv',
+  'mod',
+  'lt',
+  'le',
+  'eq',
+] as const
+export type MapBinary = (typeof mapBinary)[number]
+
 /**
  * `floorDiv` is the quotient rounded down, and `mod` what remains, with the sign of the divisor; of whole numbers
  * divided by 0 both are 0.

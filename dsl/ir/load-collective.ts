@@ -1,9 +1,8 @@
 import { limits } from './limits.js'
 import { readDType } from './load-kernel.js'
-import { type CollectiveSpec, collectiveKinds, type PlanCommunicator } from './plan.js'
+import { type CollectiveSpec, collectiveKinds, collectiveReductions, type PlanCommunicator } from './plan.js'
 import type { Reader } from './reader.js'
 
-const hows = ['sum', 'product', 'min', 'max', 'mean'] as const
 const reducing: readonly CollectiveSpec['kind'][] = ['allReduce', 'reduceScatter', 'reduce']
 const rooted: readonly CollectiveSpec['kind'][] = ['broadcast', 'reduce', 'gather', 'scatter']
 const paired: readonly CollectiveSpec['kind'][] = ['send', 'recv']
@@ -67,7 +66,7 @@ export const readCollective = (
     communicator: r.id(get('communicator'), `${at}.communicator`, communicators, 'communicator'),
     count: r.integer(get('count'), `${at}.count`, 1, limits.bytes),
     dtype: readDType(r, get('dtype'), `${at}.dtype`),
-    ...(reducing.includes(kind) ? { how: r.oneOf(get('how'), `${at}.how`, hows) } : {}),
+    ...(reducing.includes(kind) ? { how: r.oneOf(get('how'), `${at}.how`, collectiveReductions) } : {}),
     ...(rooted.includes(kind) ? { root: place('root') } : {}),
     ...(paired.includes(kind) ? { peer: place('peer') } : {}),
     ...(kind === 'permute' ? { pairs: pairs() } : {}),

@@ -7,6 +7,7 @@ import type {
   CudaSpec,
   JoinSpec,
   KernelSpec,
+  MapBinary,
   MapIndex,
   MapInstruction,
   MapOperand,
@@ -16,134 +17,33 @@ import type {
   MatmulSpec,
   ReduceSpec,
 } from './kernel-spec.js'
-import { canAppend, convOutput, mostAppended, mostSharing, mostSpatial, paddedOf } from './kernel-spec.js'
+import {
+  canAppend,
+  convOutput,
+  mapBinary,
+  mapRowReductions,
+  mapUnary,
+  mostAppended,
+  mostSharing,
+  mostSpatial,
+  paddedOf,
+} from './kernel-spec.js'
 import { limits } from './limits.js'
 import { hasRows, mapRows, mostPasses } from './map-rows.js'
 import type { Reader } from './reader.js'
-import { type DType, floatTypes } from './tensor.js'
+import { type DType, dtypes, floatTypes } from './tensor.js'
 
-const dtypes: readonly DType[] = ['u8', 'i32', 'f16', 'bf16', 'f32']
-const unary = [
-  'neg',
-  'abs',
-  'exp',
-  'log',
-  'sqrt',
-  'rsqrt',
-  'tanh',
-  'erf',
-  'sigmoid',
-  'sin',
-  'cos',
-  'floor',
-  'ceil',
-  'round',
-  'f16',
-  'bf16',
-  'i32',
-  'u8',
-  'rowSum',
-  'rowMean',
-  'rowMax',
-  'rowMin',
-] as const
-const binary = ['add', 'sub', 'mul', 'div', 'min', 'max', 'pow', 'floorDiv', 'mod', 'lt', 'le', 'eq'] as const
-const kinds = [
-  'copy',
-  'map',
-  'matmul',
-  'attention',
-  'conv',
-  'reduce',
-  'scan',
-  'gather',
-  'scatterAdd',
-  'append',
-  'join',
-  'random',
-  'cuda',
-] as const
+const unary = [...mapUnary, ...mapRowReductions] as const
 const integerMost = Number.MAX_SAFE_INTEGER
 const gridMost = 2 ** 31 - 1
 
 export const readDType = (r: Reader, value: unknown, at: string): DType => r.oneOf(value, at, dtypes)
 
-/**
- * A kernel as data, by its own fields alone; whether it fits the buffers of its runs is checked in
- * extents.ts.
- */
-export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec => {
-  const spec = r.object(value, at)
-  const get = (key: string) => r.field(spec, key)
-  const kind = r.oneOf(get('kind'), `${at}.kind`, kinds)
-  const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
-  switch (kind) {
-    case 'copy':
-      return readCopy(r, get, at)
-    case 'map':
-      return readMap(r, get, at)
-    case 'matmul':
-      return readMatmul(r, get, at)
-    case 'attention':
-      return readAttention(r, get, at)
-    case 'conv':
-      return readConv(r, get, at)
-    case 'gather':
-      return {
-        kind,
-        outer: size('outer'),
-        length: size('length'),
-        inner: size('inner'),
-        count: size('count'),
-        dtype: readDType(r, get('dtype'), `${at}.dtype`),
-        ...(readFlag(r, get('along'), `${at}.along`) ? { along: true } : {}),
-      }
-    case 'scatterAdd':
-      return {
-        kind,
-        outer: size('outer'),
-        length: size('length'),
-        inner: size('inner'),
-        count: size('count'),
-        input: readDType(r, get('input'), `${at}.input`),
-        output: readDType(r, get('output'), `${at}.output`),
-      }
-    case 'append':
-      return {
-        kind,
-        outer: size('outer'),
-        length: size('length'),
-        inner: size('inner'),
-        count: size('count'),
-        dtype: readDType(r, get('dtype'), `${at}.dtype`),
-      }
-    case 'reduce':
-      return readReduce(r, get, at)
-    case 'join':
-      return readJoin(r, get, at)
-    case 'random':
-      return {
-        kind,
-        count: size('count'),
-        seed: r.integer(get('seed'), `${at}.seed`, 0, integerMost),
-        stream: r.integer(get('stream'), `${at}.stream`, 0, 255),
-        dtype: r.oneOf(get('dtype'), `${at}.dtype`, [...floatTypes, 'i32']),
-      }
-    case 'scan':
-      return {
-        kind,
-        outer: size('outer'),
-        length: size('length'),
-        inner: size('inner'),
-        input: readDType(r, get('input'), `${at}.input`),
-        output: readDType(r, get('output'), `${at}.output`),
-      }
-    case 'cuda':
-      return readCuda(r, get, at)
-  }
-}
-
 type Get = (key: string) => unknown
+
+/** Reads a size, which is from 1 on. */
+const sizeOf = (r: Reader, get: Get, at: string) => (key: string) =>
+  r.integer(get(key), `${at}.${key}`, 1, integerMost)
 
 /** True, or absent. */
 const readFlag = (r: Reader, value: unknown, at: string): boolean => {
@@ -168,7 +68,7 @@ const readCopy = (r: Reader, get: Get, at: string): CopySpec => {
 }
 
 const readReduce = (r: Reader, get: Get, at: string): ReduceSpec => {
-  const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
+  const size = sizeOf(r, get, at)
   const how = r.oneOf(get('how'), `${at}.how`, ['sum', 'mean', 'max', 'min', 'argmax', 'argmin'])
   const length = size('length')
   const count = get('count') === undefined ? undefined : size('count')
@@ -198,7 +98,7 @@ const readReduce = (r: Reader, get: Get, at: string): ReduceSpec => {
 }
 
 const readJoin = (r: Reader, get: Get, at: string): JoinSpec => {
-  const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
+  const size = sizeOf(r, get, at)
   const pieces = r.list(get('pieces'), `${at}.pieces`, limits.accesses).map((value, i) => {
     const where = `${at}.pieces[${i}]`
     const piece = r.object(value, where)
@@ -389,16 +289,16 @@ const readInstruction = (
     arity(1)
     return [op as (typeof unary)[number], argument(1)]
   }
-  if (binary.includes(op as never)) {
+  if (mapBinary.includes(op as never)) {
     arity(2)
-    return [op as (typeof binary)[number], argument(1), argument(2)]
+    return [op as MapBinary, argument(1), argument(2)]
   }
   r.wrong(`${at}[0]`, 'an instruction of a map', op)
   return ['const', 0]
 }
 
 const readMatmul = (r: Reader, get: Get, at: string): MatmulSpec => {
-  const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
+  const size = sizeOf(r, get, at)
   const matrix = (key: string) => {
     const value = r.object(get(key), `${at}.${key}`)
     return {
@@ -488,7 +388,7 @@ const readEpilogue = (r: Reader, value: unknown, at: string): MatmulEpilogue => 
 }
 
 const readAttention = (r: Reader, get: Get, at: string): AttentionSpec => {
-  const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
+  const size = sizeOf(r, get, at)
   const strides = (value: unknown, where: string, count: number): number[] => {
     const list = r.list(value, where, count)
     if (list.length !== count)
@@ -548,7 +448,7 @@ const readAttention = (r: Reader, get: Get, at: string): AttentionSpec => {
 }
 
 const readConv = (r: Reader, get: Get, at: string): ConvSpec => {
-  const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
+  const size = sizeOf(r, get, at)
   const given = r.list(get('spatial'), `${at}.spatial`, mostSpatial)
   if (given.length === 0) r.wrong(`${at}.spatial`, 'a list of one to three dimensions', given)
   const spatial = given.map((value, d) => readConvDim(r, value, `${at}.spatial[${d}]`))
@@ -630,4 +530,75 @@ const readCuda = (r: Reader, get: Get, at: string): CudaSpec => {
     scalars,
     ...(graph === undefined ? {} : { graph }),
   }
+}
+
+/** Lines of elements, and how many places of each line. */
+const readLines = (r: Reader, get: Get, at: string) => {
+  const size = sizeOf(r, get, at)
+  return { outer: size('outer'), length: size('length'), inner: size('inner'), count: size('count') }
+}
+
+type Readers = {
+  readonly [Kind in KernelSpec['kind']]: (
+    r: Reader,
+    get: Get,
+    at: string,
+  ) => Extract<KernelSpec, { readonly kind: Kind }>
+}
+
+const readers: Readers = {
+  copy: readCopy,
+  map: readMap,
+  matmul: readMatmul,
+  attention: readAttention,
+  conv: readConv,
+  reduce: readReduce,
+  scan: (r, get, at) => {
+    const size = sizeOf(r, get, at)
+    return {
+      kind: 'scan',
+      outer: size('outer'),
+      length: size('length'),
+      inner: size('inner'),
+      input: readDType(r, get('input'), `${at}.input`),
+      output: readDType(r, get('output'), `${at}.output`),
+    }
+  },
+  gather: (r, get, at) => ({
+    kind: 'gather',
+    ...readLines(r, get, at),
+    dtype: readDType(r, get('dtype'), `${at}.dtype`),
+    ...(readFlag(r, get('along'), `${at}.along`) ? { along: true } : {}),
+  }),
+  scatterAdd: (r, get, at) => ({
+    kind: 'scatterAdd',
+    ...readLines(r, get, at),
+    input: readDType(r, get('input'), `${at}.input`),
+    output: readDType(r, get('output'), `${at}.output`),
+  }),
+  append: (r, get, at) => ({
+    kind: 'append',
+    ...readLines(r, get, at),
+    dtype: readDType(r, get('dtype'), `${at}.dtype`),
+  }),
+  join: readJoin,
+  random: (r, get, at) => ({
+    kind: 'random',
+    count: sizeOf(r, get, at)('count'),
+    seed: r.integer(get('seed'), `${at}.seed`, 0, integerMost),
+    stream: r.integer(get('stream'), `${at}.stream`, 0, 255),
+    dtype: r.oneOf(get('dtype'), `${at}.dtype`, [...floatTypes, 'i32']),
+  }),
+  cuda: readCuda,
+}
+const kinds = Object.keys(readers) as KernelSpec['kind'][]
+
+/**
+ * A kernel as data, by its own fields alone; whether it fits the buffers of its runs is checked in
+ * extents.ts.
+ */
+export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec => {
+  const spec = r.object(value, at)
+  const get = (key: string) => r.field(spec, key)
+  return readers[r.oneOf(get('kind'), `${at}.kind`, kinds)](r, get, at)
 }

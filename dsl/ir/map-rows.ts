@@ -1,6 +1,6 @@
-import type { MapInstruction, MapOperand, MapRowReduction, MapSpec } from './kernel-spec.js'
+import { type MapInstruction, type MapOperand, type MapSpec, mapRowReductions } from './kernel-spec.js'
 
-const reductions: ReadonlySet<string> = new Set<MapRowReduction>(['rowSum', 'rowMean', 'rowMax', 'rowMin'])
+const reductions: ReadonlySet<string> = new Set(mapRowReductions)
 
 export const isRowReduction = (instruction: MapInstruction): boolean => reductions.has(instruction[0])
 

@@ -161,6 +161,8 @@ export const collectiveKinds = [
   'recv',
 ] as const
 
+export const collectiveReductions = ['sum', 'product', 'min', 'max', 'mean'] as const
+
 /**
  * A node's exchange with other ranks, in NCCL's terms. `count`: the elements that each rank gives
  * (`allGather`, `gather`, `allToAll` to each), or gets (`reduceScatter`, `scatter`). `root`, `peer` and
@@ -172,7 +174,7 @@ export interface CollectiveSpec {
   readonly communicator: number
   readonly count: number
   readonly dtype: DType
-  readonly how?: 'sum' | 'product' | 'min' | 'max' | 'mean'
+  readonly how?: (typeof collectiveReductions)[number]
   readonly root?: number
   readonly peer?: number
   readonly pairs?: readonly (readonly [number, number])[]

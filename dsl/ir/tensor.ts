@@ -2,7 +2,8 @@
  * Element types. `f16` and `bf16` are stored as 16 bits and computed in f32; `u8` and `i32` are computed in
  * i32.
  */
-export type DType = 'u8' | 'i32' | 'f16' | 'bf16' | 'f32'
+export type DType = (typeof dtypes)[number]
+export const dtypes = ['u8', 'i32', 'f16', 'bf16', 'f32'] as const
 
 /** The element types of numbers with a fraction. */
 export const floatTypes = ['f32', 'f16', 'bf16'] as const

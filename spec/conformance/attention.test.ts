@@ -136,7 +136,7 @@ const plain: Case = {
   scale: 0.125,
   mask: -1,
   length: undefined,
-} // prettier-ignore
+}
 
 describe.each(present)('attention on %s', device => {
   it('is what it means', { timeout: 120_000 }, async () => {
@@ -181,7 +181,7 @@ it('differs by more than rounding where an operand is swapped, or one key more o
     scale: 0.125,
     mask: -1,
     length: 39,
-  } // prettier-ignore
+  }
   const right = await meant(made(one))
   const wrong = [
     made(one, true),

@@ -222,6 +222,6 @@ it('differs by more than rounding where it is shifted, dilated or grouped in ano
         [0, 0],
       ],
     },
-  ] // prettier-ignore
+  ]
   for (const other of others) expect(errorOf(expected, sumsOf(of(other)))).toBeGreaterThan(4)
 })

@@ -27,7 +27,7 @@ const pairs = communicator('pairs', {
     [0, 1],
     [2, 3],
   ],
-}) // prettier-ignore
+})
 
 /**
  * Two layers in shards of four ranks, gathered at most one ahead of their product. The input is summed over

@@ -244,13 +244,13 @@ describe('the order of collectives', () => {
         [0, 1],
         [2, 3],
       ],
-    }), // prettier-ignore
+    }),
     communicator('columns', {
       groups: [
         [0, 2],
         [1, 3],
       ],
-    }), // prettier-ignore
+    }),
   ]
   const row = tensor('f32', [16])
   /** Two values, each summed on a lane of its own. */
@@ -395,7 +395,7 @@ describe('collectives in a plan', () => {
         [0, 1],
         [2, 3],
       ],
-    }) // prettier-ignore
+    })
     const net = graph('said', { x: row }, ({ x }) => {
       const y = x.pipe(upload())
       return {
@@ -413,7 +413,7 @@ describe('collectives in a plan', () => {
           [0, 1],
           [2, 3],
         ],
-      }, // prettier-ignore
+      },
     ])
     const said = plan.nodes.flatMap(({ collective }) => collective ?? [])
     expect(said.toSorted((a, b) => a.communicator - b.communicator)).toEqual([

@@ -112,7 +112,7 @@ it.each<readonly [string, (flows: Anything) => Anything]>([
   ],
 ])('the product is stored where %s', (_, op) => {
   expect(compiled(op).epilogues).toEqual([undefined])
-}) // prettier-ignore
+})
 
 it('of f16 and f32 computes relu, and no gelu', () => {
   for (const dtype of ['f16', 'f32'] as const) {

@@ -126,7 +126,7 @@ test('what is accepted stays inside of its buffers', () => {
             groups * filters * channels,
           ),
           count(places, batch * groups * filters),
-        ] // prettier-ignore
+        ]
         const fits = needs.every((n, i) => n <= held[i]!) && places.every(n => n > 0)
         expect([found.length === 0, needs, places]).toEqual([fits, needs, places])
         accepted += fits ? 1 : 0

@@ -63,7 +63,7 @@ const odd: readonly unknown[] = [
   10n,
   Symbol('s'),
   () => 1,
-] // prettier-ignore
+]
 
 describe('no file makes the loader throw or hang', () => {
   test('4,000 texts with bytes flipped, dropped, doubled, and cut short', () => {
@@ -149,7 +149,7 @@ describe('no file makes the loader throw or hang', () => {
       get buffers() {
         throw new Error('no')
       },
-    } // prettier-ignore
+    }
     const { proxy, revoke } = Proxy.revocable({}, {})
     revoke()
     const polluted = '{"__proto__": {"plan": 1}, "constructor": {"prototype": {"x": 1}}}'

@@ -565,7 +565,7 @@ describe('all errors are kept, and the flow continues', () => {
             ],
           }),
         ),
-      ).toEqual(["BadAttribute: 'pairs' of [0, 1] and [2, 3]"]) // prettier-ignore
+      ).toEqual(["BadAttribute: 'pairs' of [0, 1] and [2, 3]"])
       expect(sums(world, pairs, communicator('more', 8))).toEqual([
         "BadAttribute: 'more' of 8 ranks: 8 ranks",
       ])

@@ -19,7 +19,7 @@ const rows: PlanCommunicator = {
     [0, 1],
     [2, 3],
   ],
-} // prettier-ignore
+}
 const columns: PlanCommunicator = {
   id: 1,
   name: 'columns',
@@ -27,7 +27,7 @@ const columns: PlanCommunicator = {
     [0, 2],
     [1, 3],
   ],
-} // prettier-ignore
+}
 
 const sum = (communicator: number, lane = 0, count = 16): Call => ({
   kind: 'allReduce',
