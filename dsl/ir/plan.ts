@@ -189,7 +189,11 @@ export type Command =
   | readonly ['wait', event: number, lane: number, tick: -1]
   | readonly ['use', buffer: number, lane: number, event: number]
 
-export type Law = 'L1' | 'L2' | 'L3' | 'L4' | 'L5' | 'L6' | 'L7' | 'L8' | 'L9' | 'L10' | 'L11'
+export const laws = ['L1', 'L2', 'L3', 'L4', 'L5', 'L6', 'L7', 'L8', 'L9', 'L10', 'L11'] as const
+export type Law = (typeof laws)[number]
+
+/** All but L5 and L6, which concern quality. */
+export const safetyLaws: readonly Law[] = laws.filter(law => law !== 'L5' && law !== 'L6')
 
 /**
  * One broken law: its place and description. `command` is an index into `commands`, -1 where no single

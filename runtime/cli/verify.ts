@@ -1,5 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { verify as verifyPlan, verifyRanks } from '../../dsl/index.js'
+import { laws as allLaws, safetyLaws } from '../../dsl/ir/plan.js'
 import { parse } from './args.js'
 import { planIn } from './files.js'
 import { Failed, Misuse, type Output } from './io.js'
@@ -19,12 +20,9 @@ export const verify = async (args: readonly string[], out: Output): Promise<numb
   const safety = values.safety === true
   const one = plans.length === 1
   const violations = one ? verifyPlan(plans[0]!, { safety }) : verifyRanks(plans, { safety })
-  const laws = safety
-    ? ['L1', 'L2', 'L3', 'L4', 'L7', 'L8', 'L9', 'L10', 'L11']
-    : ['L1', 'L2', 'L3', 'L4', 'L5', 'L6', 'L7', 'L8', 'L9', 'L10', 'L11']
+  const laws = safety ? safetyLaws : allLaws
   // A message names its law first: `L4: commands[17] (free w): …`.
-  for (const { law, message } of violations)
-    out.say(`${out.styles.bad(law)}  ${message.slice(law.length + 2)}`)
+  for (const { law, message } of violations) out.say(message.replace(`${law}: `, `${out.styles.bad(law)}  `))
   const ok = violations.length === 0
   if (ok) {
     const holds = out.styles.good(safety ? 'every law about safety holds' : 'every law holds')
