@@ -18,6 +18,12 @@ type Ordered = Pick<Synchronized, 'laneOf' | 'waitStart' | 'waitOn' | 'waitTick'
   readonly lanes: { readonly length: number }
 }
 
+/**
+ * Predictions do not tell ticks apart that differ by less than this part. Less is worth no unusual order, no
+ * further lane, and no other form of the graph.
+ */
+export const worth = 0.01
+
 /** Ticks beyond so many in flight overlap no further than these do. */
 const deepest = 4
 

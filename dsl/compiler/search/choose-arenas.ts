@@ -7,16 +7,14 @@ import { aloneOf } from '../analysis/costs.js'
 import type { Lowered } from '../analysis/ir.js'
 import type { Settings } from '../analysis/options.js'
 import type { Passed } from '../analysis/pass.js'
+import { worth } from '../analysis/predict.js'
 import { type Arenas, provenanceOf, recordProvenance } from '../analysis/provenance.js'
 import { stateCoresOf } from '../analysis/state-cores.js'
 
 /** Runs of all simulated ticks, at most. */
 const played = 2 ** 15
-/** Up to so many operations ticks are predicted. */
-export const mostPredicted = 2 ** 13
-/** Predictions do not tell ticks apart that differ by less than this part. */
-export const worth = 0.01
-
+/** Up to so many operations whole plans are simulated, tick by tick. */
+export const mostSimulated = 2 ** 13
 /**
  * Where the predictions are equal ticks get arenas of their own for at most so much of the bytes of one. A
  * prediction takes a device for full that has gaps still: what else could run in them is left to the device.
@@ -91,7 +89,7 @@ const whyOneArena = (ir: Lowered): string | undefined => {
   if (held !== undefined) {
     const [{ name: first } = { name: '' }, ...more] = held.states
     const which = more.length === 0 ? `the state ${first}` : `the state ${first} and ${more.length} more`
-    if (operations.length > mostPredicted)
+    if (operations.length > mostSimulated)
       return `it writes ${which}; of so many operations it is not known what that holds up`
     if (control.some(({ when }) => when === 'start'))
       return `it writes ${which}, and the program orders starts of operations`
@@ -130,7 +128,7 @@ export const chooseArenas =
     const several = planned({ ...ir, settings: { ...settings, arenas: inFlight } })
     if (E.isLeft(several) && typeof memory !== 'number') return several
     if (E.isLeft(several)) return one(`${inFlight} do not fit in ${memory} bytes`)
-    if (ir.operations.length > mostPredicted)
+    if (ir.operations.length > mostSimulated)
       return E.right(
         explained(several.right, { because: 'ticks overlap; of so many operations none is predicted' }),
       )

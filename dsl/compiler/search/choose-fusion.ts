@@ -3,11 +3,12 @@ import type { Plan } from '../../ir/plan.js'
 import { fullest } from '../analysis/device-of.js'
 import type { Checked } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
+import { worth } from '../analysis/predict.js'
 import { type Fusion, provenanceOf, recordProvenance } from '../analysis/provenance.js'
 import { storedWithout } from '../passes/fuse/edges.js'
 import type { Effort } from '../passes/fuse/regions.js'
 import { type Fused, fuse as fuseKernels } from '../passes/fuse.js'
-import { latencyOf, mostPredicted, tickOf, worth } from './choose-arenas.js'
+import { latencyOf, mostSimulated, tickOf } from './choose-arenas.js'
 
 /** `fused`: the graph that was planned. It is kept for a plan in graph mode, which no large graph has. */
 const explained = (plan: Plan, fusion: Fusion, ir: Checked, fused?: Checked): Plan => {
@@ -24,7 +25,7 @@ const explained = (plan: Plan, fusion: Fusion, ir: Checked, fused?: Checked): Pl
  */
 const mostByDefault = 2 ** 18
 
-const isLarge = ({ nodes }: Checked): boolean => nodes.length > mostPredicted
+const isLarge = ({ nodes }: Checked): boolean => nodes.length > mostSimulated
 
 /**
  * Operations of a graph up to which fusing is tried in each mode, with many sets of regions, and whole plans

@@ -6,8 +6,9 @@ import { fullest } from '../analysis/device-of.js'
 import type { Checked } from '../analysis/ir.js'
 import type { Settings } from '../analysis/options.js'
 import type { Passed } from '../analysis/pass.js'
+import { worth } from '../analysis/predict.js'
 import { type Modes, provenanceOf, recordProvenance } from '../analysis/provenance.js'
-import { cheap, mostPredicted, tickOf, worth } from './choose-arenas.js'
+import { cheap, mostSimulated, tickOf } from './choose-arenas.js'
 import { chooseFusion, fusedAlike, leastOf } from './choose-fusion.js'
 
 /**
@@ -97,7 +98,7 @@ export const chooseMode =
     const planned = chooseFusion(lowered)
     if (settings.mode !== 'auto') return planned(ir)
     const eager = planned({ ...ir, settings: { ...settings, mode: 'eager' } })
-    if (ir.nodes.length > mostPredicted) return eager
+    if (ir.nodes.length > mostSimulated) return eager
     const inGraphs = (memory: Settings['memory']): Passed<Plan> => {
       const graph = { ...ir, settings: { ...settings, mode: 'graph', storage: 'planned', memory } } as const
       return (E.isRight(eager) ? fusedAlike(lowered)(eager.right, graph) : undefined) ?? planned(graph)

@@ -3,9 +3,10 @@ import type { Plan } from '../../ir/plan.js'
 import { fullest } from '../analysis/device-of.js'
 import type { Checked } from '../analysis/ir.js'
 import type { Passed } from '../analysis/pass.js'
+import { worth } from '../analysis/predict.js'
 import { provenanceOf, recordProvenance } from '../analysis/provenance.js'
 import { type LongLines, longLinesOf, split } from '../passes/split.js'
-import { tickOf, worth } from './choose-arenas.js'
+import { tickOf } from './choose-arenas.js'
 import { leastOf, mostCompared } from './choose-fusion.js'
 
 /** Lines that are listed for `explain`, at most. */

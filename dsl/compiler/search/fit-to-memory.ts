@@ -4,6 +4,7 @@ import { fullest } from '../analysis/device-of.js'
 import { fail } from '../analysis/faults.js'
 import type { Bounded, Evaluation, Lowered } from '../analysis/ir.js'
 import type { Passed } from '../analysis/pass.js'
+import { worth } from '../analysis/predict.js'
 import { place } from '../passes/place.js'
 import {
   type Candidate,
@@ -23,11 +24,6 @@ import {
   narrowed,
   windowed,
 } from './windows.js'
-
-/**
- * Predictions do not tell ticks apart that differ by less than this part; less is not worth an unusual order.
- */
-const worth = 0.01
 
 /** Bounds that are tried for one candidate at most, and candidates of a large graph. */
 const mostTries = 4

@@ -7,7 +7,7 @@ import { type Costs, costsOf } from '../../analysis/costs.js'
 import { type Dependencies, dependenciesOf, remainingPath, topological } from '../../analysis/dependencies.js'
 import type { Lowered, Operation } from '../../analysis/ir.js'
 import { changed } from '../../analysis/operations.js'
-import { predict } from '../../analysis/predict.js'
+import { predict, worth } from '../../analysis/predict.js'
 import { listSchedule } from '../order/list-schedule.js'
 import { order } from '../order.js'
 import { synchronize } from '../synchronize.js'
@@ -40,9 +40,6 @@ const judged = 2 ** 13
  * little about which chains lie beside each other.
  */
 const judgedWhole = 2 ** 15
-
-/** The part by which one more lane must shorten the tick, or its latency in graph mode. */
-const worth = 0.01
 
 const beginning = (ir: Lowered): Lowered => {
   const operations = ir.operations
