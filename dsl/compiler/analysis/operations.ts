@@ -1,5 +1,5 @@
 import { heap } from '../../order/scratch-arena.js'
-import { rootsOf } from './accesses.js'
+import { accessesOf, rootsOf } from './accesses.js'
 import type { Buffer, Collective, Lowered, Operation } from './ir.js'
 
 // Lists of reads, writes and predecessors of a million operations would take half of the compiler's memory.
@@ -245,4 +245,33 @@ export const changed = (operation: Operation, more: Partial<Operation>): Operati
   const { name, at, lane, device = 0, reads, writes, after, collective } = operation
   const work = { op, kernel, flops, movedBytes, kind, workspace, ahead, tolerance, user }
   return { name, at, lane, device, ...work, reads, writes, after, collective, ...more }
+}
+
+/**
+ * The graph of these operations, one for each that it has: undefined removes it. What comes after a removed
+ * operation comes after its stand-ins; no control edge names one.
+ */
+export const withoutOperations = <IR extends Lowered>(
+  ir: IR,
+  operations: readonly (Operation | undefined)[],
+  buffers: readonly Buffer[],
+  standInsOf: (id: number) => readonly number[],
+): IR => {
+  let count = 0
+  const now = Int32Array.from(operations, operation => (operation === undefined ? -1 : count++))
+  const standing = (id: number): readonly number[] =>
+    operations[id] === undefined ? standInsOf(id).flatMap(standing) : [now[id]!]
+  const kept = operations.flatMap(operation =>
+    operation === undefined
+      ? []
+      : [changed(operation, { after: [...new Set(operation.after.flatMap(standing))] })],
+  )
+  const control = ir.control?.map(edge => ({ ...edge, later: now[edge.later]!, earlier: now[edge.earlier]! }))
+  return {
+    ...ir,
+    buffers,
+    operations: kept,
+    accesses: accessesOf(kept, buffers),
+    ...(control === undefined ? {} : { control }),
+  }
 }

@@ -4,9 +4,8 @@ import {
   type AttentionSpec,
   canAppend,
 } from '../../../ir/kernel-spec.js'
-import { accessesOf } from '../../analysis/accesses.js'
 import type { AppendedApart, Change, Lowered, Operation } from '../../analysis/ir.js'
-import { changed } from '../../analysis/operations.js'
+import { changed, withoutOperations } from '../../analysis/operations.js'
 
 //   append k, r, at → k' · append v, s, at → v' · attention q, k', v' → y
 //   → attention q, k, v, r, s, at → y, k', v'
@@ -185,34 +184,20 @@ export const withAppends = (ir: Lowered): Lowered => {
     return found === undefined ? change : { ...change, apart: found }
   })
   if (joined.size === 0) return explained === undefined ? ir : { ...ir, changes: explained }
-  const { operations, buffers, control } = ir
   const into = new Map([...joined].flatMap(([i, both]) => both.map(each => [each, i] as const)))
-  let count = 0
-  const now = operations.map((_, i) => (into.has(i) ? -1 : count++))
-  for (const [append, attention] of into) now[append] = now[attention]!
-  const kept = operations.flatMap((operation, i) => {
-    if (into.has(i)) return []
+  const operations = ir.operations.map((operation, i) => {
     const both = joined.get(i)
-    const own = both === undefined ? operation : joinedOf(ir, i, both)
-    return [changed(own, { after: [...new Set(own.after.map(earlier => now[earlier]!))] })]
+    return into.has(i) ? undefined : both === undefined ? operation : joinedOf(ir, i, both)
   })
-  const by = new Map([...into].map(([i, to]) => [operations[i]!.name, operations[to]!.name]))
-  return {
-    ...ir,
-    operations: kept,
-    accesses: accessesOf(kept, buffers),
-    ...(control === undefined
-      ? {}
-      : {
-          control: control.map(edge => ({ ...edge, later: now[edge.later]!, earlier: now[edge.earlier]! })),
-        }),
-    ...(explained === undefined
-      ? {}
-      : {
-          changes: explained.map(change => {
-            const kernel = change.state ? undefined : by.get(change.name)
-            return kernel === undefined ? change : { ...change, by: kernel }
-          }),
-        }),
-  }
+  const by = new Map([...into].map(([i, to]) => [ir.operations[i]!.name, ir.operations[to]!.name]))
+  const changes = explained?.map(change => {
+    const kernel = change.state ? undefined : by.get(change.name)
+    return kernel === undefined ? change : { ...change, by: kernel }
+  })
+  return withoutOperations(
+    { ...ir, ...(changes === undefined ? {} : { changes }) },
+    operations,
+    ir.buffers,
+    append => [into.get(append)!],
+  )
 }

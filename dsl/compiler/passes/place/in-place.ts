@@ -1,6 +1,5 @@
-import { accessesOf } from '../../analysis/accesses.js'
 import type { Buffer, Operation, Placed } from '../../analysis/ir.js'
-import { changed } from '../../analysis/operations.js'
+import { withoutOperations } from '../../analysis/operations.js'
 import { pass } from '../../analysis/pass.js'
 
 /** The alignment that libraries and vector loads of every device need. */
@@ -123,30 +122,14 @@ class Gathers {
   }
 }
 
-/** The graph without some operations; their successors come after their predecessors. */
-const without = (ir: Placed, gone: Uint8Array, buffers: readonly Buffer[]): Placed => {
-  const { operations, laneOf, control } = ir
-  const now = new Int32Array(operations.length)
-  let count = 0
-  for (let i = 0; i < now.length; i++) now[i] = gone[i] ? -1 : count++
-  const standIns = (i: number): readonly number[] =>
-    gone[i] ? operations[i]!.after.flatMap(standIns) : [now[i]!]
-  const kept = operations
-    .filter((_, i) => !gone[i])
-    .map(operation => changed(operation, { after: [...new Set(operation.after.flatMap(standIns))] }))
-  return {
-    ...ir,
+/** The graph without these operations; what comes after one comes after its predecessors. */
+const without = (ir: Placed, gone: Uint8Array, buffers: readonly Buffer[]): Placed =>
+  withoutOperations(
+    { ...ir, laneOf: ir.laneOf.filter((_, i) => !gone[i]) },
+    ir.operations.map((operation, i) => (gone[i] ? undefined : operation)),
     buffers,
-    operations: kept,
-    accesses: accessesOf(kept, buffers),
-    laneOf: laneOf.filter((_, i) => !gone[i]),
-    ...(control === undefined
-      ? {}
-      : {
-          control: control.map(edge => ({ ...edge, later: now[edge.later]!, earlier: now[edge.earlier]! })),
-        }),
-  }
-}
+    id => ir.operations[id]!.after,
+  )
 
 /**
  * The values of a window are made in its buffer, and nothing gathers them: where all of them are made on one
