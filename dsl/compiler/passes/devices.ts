@@ -3,6 +3,7 @@ import type { CompileError, GraphNode, LaneSpec } from '../../ir/graph.js'
 import { type BoundSpec, tensorBytes } from '../../ir/tensor.js'
 import { type Communicator, isShared, showCommunicator } from '../../language/communicator.js'
 import { fault, unless } from '../analysis/faults.js'
+import { GraphRebuild } from '../analysis/graph-rebuild.js'
 import type { Checked } from '../analysis/ir.js'
 import { operatorOf } from '../analysis/operators.js'
 import { type Passed, pass } from '../analysis/pass.js'
@@ -164,12 +165,7 @@ class Places {
 
 /** Rebuilds the graph with peer copies. */
 class Crossing {
-  readonly nodes: GraphNode[] = []
-  readonly specs: BoundSpec[] = []
-  readonly deviceOf: number[] = []
-  readonly turnOf: number[] = []
-  /** By old node: the new one. */
-  private readonly renumbered: Int32Array
+  private readonly rebuild: GraphRebuild
   /** By `node device`: the copy of a value there. */
   private readonly copies = new Map<string, number>()
 
@@ -177,39 +173,26 @@ class Crossing {
     private readonly ir: Checked,
     private readonly places: Places,
   ) {
-    this.renumbered = new Int32Array(ir.nodes.length).fill(-1)
+    this.rebuild = new GraphRebuild(ir)
+    const { renumbered } = this.rebuild
     const states: GraphNode[] = []
     for (const node of ir.nodes) {
       const part = places.part[node.id]!
       if (places.anywhere[node.id] === 1) continue
       if (part === 'state') states.push(node)
       const inputs = part === 'state' ? [] : this.inputs(node)
-      this.renumbered[node.id] = this.push(node, inputs, part === 'host' ? 0 : places.device[node.id]!)
+      renumbered[node.id] = this.push(node, inputs, part === 'host' ? 0 : places.device[node.id]!)
     }
-    // A state's next value may come after it.
-    for (const state of states) {
-      const id = this.renumbered[state.id]!
-      const inputs = [this.on(state.inputs[0]!, places.device[state.id]!)]
-      this.nodes[id] = { ...this.nodes[id]!, inputs }
-    }
+    for (const { id, inputs } of states)
+      this.rebuild.close(renumbered[id]!, this.on(inputs[0]!, places.device[id]!))
   }
 
-  get outputs(): Checked['outputs'] {
-    const now = (node: number): number => this.wherever(node)
-    return this.ir.outputs.map(({ name, node, parts }) =>
-      parts === undefined
-        ? { name, node: now(node) }
-        : { name, node: now(node), parts: { ...parts, nodes: parts.nodes.map(now) } },
-    )
+  result(): Checked {
+    return { ...this.rebuild.result(node => this.wherever(node)), deviceOf: this.rebuild.deviceOf }
   }
 
   private push(node: GraphNode, inputs: readonly number[], device: number): number {
-    const id = this.nodes.length
-    this.nodes.push({ ...node, id, inputs })
-    this.specs.push(this.ir.specs[node.id]!)
-    this.deviceOf.push(device)
-    this.turnOf.push(this.ir.turnOf?.[node.id] ?? 0)
-    return id
+    return this.rebuild.add(node, inputs, this.ir.specs[node.id]!, node.id, device)
   }
 
   private inputs(node: GraphNode): readonly number[] {
@@ -223,7 +206,7 @@ class Crossing {
 
   /** A value on the host, or one that is only waited for. */
   private wherever(input: number): number {
-    return this.places.anywhere[input] === 1 ? this.on(input, 0) : this.renumbered[input]!
+    return this.places.anywhere[input] === 1 ? this.on(input, 0) : this.rebuild.renumbered[input]!
   }
 
   /**
@@ -232,7 +215,7 @@ class Crossing {
    */
   private on(old: number, device: number): number {
     const { anywhere, device: where } = this.places
-    if (anywhere[old] === 0 && where[old] === device) return this.renumbered[old]!
+    if (anywhere[old] === 0 && where[old] === device) return this.rebuild.renumbered[old]!
     const key = `${old} ${device}`
     const known = this.copies.get(key)
     if (known !== undefined) return known
@@ -264,7 +247,11 @@ class Crossing {
   private peer(old: number, device: number): number {
     const { name, at, spec } = this.ir.nodes[old]!
     const node = { id: old, op: 'peer', name: `${name}@${device}`, inputs: [], attrs: {}, spec, at }
-    return this.push({ ...node, place: 'device', lane: laneOn(device) }, [this.renumbered[old]!], device)
+    return this.push(
+      { ...node, place: 'device', lane: laneOn(device) },
+      [this.rebuild.renumbered[old]!],
+      device,
+    )
   }
 }
 
@@ -283,14 +270,5 @@ export const devices = pass('devices', (ir: Checked): Passed<Checked> => {
   if (ir.nodes.every(({ lane }) => lane === undefined || (lane.device ?? 0) === 0)) return E.right(ir)
   const shared = ir.nodes.filter(isShared)
   if (shared.length > 0) return unless(shared.map(ofSeveral), () => ir)
-  const crossing = new Crossing(ir, new Places(ir))
-  const { nodes, specs, outputs, deviceOf, turnOf } = crossing
-  return E.right({
-    ...ir,
-    nodes,
-    specs,
-    outputs,
-    deviceOf,
-    ...(ir.turnOf === undefined ? {} : { turnOf }),
-  })
+  return E.right(new Crossing(ir, new Places(ir)).result())
 })

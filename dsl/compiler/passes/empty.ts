@@ -4,6 +4,7 @@ import { type BoundSpec, isEmpty, showSpec } from '../../ir/tensor.js'
 import { boundKernel } from '../../language/bound-kernel.js'
 import { fillAttrs } from '../../language/operators/fill.js'
 import { fault, unless } from '../analysis/faults.js'
+import { GraphRebuild } from '../analysis/graph-rebuild.js'
 import type { Checked } from '../analysis/ir.js'
 import { kernelAttrs, operatorOf } from '../analysis/operators.js'
 import { type Passed, pass } from '../analysis/pass.js'
@@ -65,39 +66,15 @@ const noForm = ({ specs }: Checked, { at, name, op, inputs }: GraphNode): Compil
 class Emptying {
   readonly faults: CompileError[] = []
   private readonly forms: readonly Form[]
-  private readonly nodes: GraphNode[] = []
-  private readonly specs: BoundSpec[] = []
-  private readonly deviceOf: number[] = []
-  private readonly turnOf: number[] = []
-  /** By old node: the new one. */
-  private readonly renumbered: Int32Array
+  readonly rebuild: GraphRebuild
 
   constructor(private readonly ir: Checked) {
-    this.renumbered = new Int32Array(ir.nodes.length).fill(-1)
+    this.rebuild = new GraphRebuild(ir)
     this.forms = ir.nodes.map(node => this.form(node))
     if (this.faults.length > 0) return
     const alive = this.alive()
-    for (const node of ir.nodes) if (alive[node.id] === 1) this.renumbered[node.id] = this.made(node)
+    for (const node of ir.nodes) if (alive[node.id] === 1) this.rebuild.renumbered[node.id] = this.made(node)
     for (const node of ir.nodes) if (node.op === 'delay') this.close(node)
-  }
-
-  result(): Checked {
-    const { ir, nodes, specs, deviceOf, turnOf, renumbered } = this
-    const now = (id: number): number => renumbered[id]!
-    return {
-      ...ir,
-      nodes,
-      specs,
-      outputs: ir.outputs.map(output => ({
-        ...output,
-        node: now(output.node),
-        ...(output.parts === undefined
-          ? {}
-          : { parts: { ...output.parts, nodes: output.parts.nodes.map(now) } }),
-      })),
-      ...(ir.deviceOf === undefined ? {} : { deviceOf }),
-      ...(ir.turnOf === undefined ? {} : { turnOf }),
-    }
   }
 
   private isEmpty(id: number): boolean {
@@ -138,43 +115,36 @@ class Emptying {
     return alive
   }
 
-  private push(node: Omit<GraphNode, 'id'>, spec: BoundSpec, like: number): number {
-    const { deviceOf, turnOf } = this.ir
-    this.specs.push(spec)
-    this.deviceOf.push(deviceOf?.[like] ?? 0)
-    this.turnOf.push(turnOf?.[like] ?? 0)
-    return this.nodes.push({ ...node, id: this.nodes.length }) - 1
-  }
-
   private made(node: GraphNode): number {
     const { id, op } = node
+    const { renumbered } = this.rebuild
     const spec = this.ir.specs[id]!
     const form = this.forms[id]!
     switch (form.as) {
       case 'alias':
-        return this.renumbered[form.of]!
+        return renumbered[form.of]!
       case 'fill':
         return this.fill(node, spec, form.value, id)
       case 'nothing':
-        return this.push({ ...node, op: 'empty', inputs: [], attrs: {} }, spec, id)
+        return this.rebuild.add({ ...node, op: 'empty', attrs: {} }, [], spec, id)
     }
     const inputs =
       op === 'delay'
         ? []
         : op === 'kernel'
           ? this.operands(node)
-          : this.reads(node).map(read => this.renumbered[read]!)
-    return this.push({ ...node, inputs }, spec, id)
+          : this.reads(node).map(read => renumbered[read]!)
+    return this.rebuild.add(node, inputs, spec, id)
   }
 
   private fill(node: GraphNode, spec: BoundSpec, value: number, like: number): number {
-    return this.push({ ...node, op: 'fill', inputs: [], attrs: fillAttrs(spec, value) }, spec, like)
+    return this.rebuild.add({ ...node, op: 'fill', attrs: fillAttrs(spec, value) }, [], spec, like)
   }
 
   /** What a user's kernel reads; of no elements a fill of its own, which it may change. */
   private operands({ id, inputs, lane }: GraphNode): readonly number[] {
     return inputs.map(input => {
-      if (!this.isEmpty(input)) return this.renumbered[input]!
+      if (!this.isEmpty(input)) return this.rebuild.renumbered[input]!
       const { name, at, spec } = this.ir.nodes[input]!
       const node: GraphNode = {
         ...{ id: input, op: 'fill', name: `empty(${name})`, inputs: [], attrs: {} },
@@ -186,14 +156,14 @@ class Emptying {
 
   /** A state takes over its next value, which may come after it; of no elements nothing, so itself. */
   private close({ id, inputs }: GraphNode): void {
-    const state = this.renumbered[id]!
-    const next = this.isEmpty(id) ? state : this.renumbered[inputs[0]!]!
-    this.nodes[state] = { ...this.nodes[state]!, inputs: [next] }
+    const { renumbered } = this.rebuild
+    const state = renumbered[id]!
+    this.rebuild.close(state, this.isEmpty(id) ? state : renumbered[inputs[0]!]!)
   }
 }
 
 export const empty = pass('empty', (ir: Checked): Passed<Checked> => {
   if (!ir.specs.some(isEmpty)) return E.right(ir)
   const emptying = new Emptying(ir)
-  return unless(emptying.faults, () => emptying.result())
+  return unless(emptying.faults, () => emptying.rebuild.result())
 })

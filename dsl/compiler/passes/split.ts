@@ -1,6 +1,7 @@
 import type { GraphNode } from '../../ir/graph.js'
-import { type BoundSpec, isFloat, tensorBytes } from '../../ir/tensor.js'
+import { isFloat, tensorBytes } from '../../ir/tensor.js'
 import { addOperator } from '../../language/operators/add.js'
+import { GraphRebuild } from '../analysis/graph-rebuild.js'
 import type { Checked } from '../analysis/ir.js'
 import { pass } from '../analysis/pass.js'
 import { rewritten } from '../analysis/rewritten.js'
@@ -57,12 +58,7 @@ const sumOfTwo = {
 } as const
 
 class Splitting {
-  private readonly nodes: GraphNode[] = []
-  private readonly specs: BoundSpec[] = []
-  private readonly deviceOf: number[] = []
-  private readonly turnOf: number[] = []
-  /** By old node: the new one. */
-  private readonly renumbered: Int32Array
+  private readonly rebuild: GraphRebuild
   /** Nodes, numbered anew, that were computed again for a reader; nothing may read them any more. */
   private readonly perhapsUnread: number[] = []
   private readonly repeated: Repeated
@@ -71,42 +67,25 @@ class Splitting {
     private readonly ir: Checked,
     found: LongLines,
   ) {
-    this.renumbered = new Int32Array(ir.nodes.length)
+    this.rebuild = new GraphRebuild(ir)
+    const { renumbered } = this.rebuild
     this.repeated = new Repeated(ir)
     for (const node of ir.nodes) {
-      const inputs = node.inputs.map(input => this.renumbered[input]!)
+      const inputs = node.inputs.map(input => renumbered[input]!)
       const parts = found.get(node.id)
       const now = parts === undefined ? { ...node, inputs } : this.inParts(node, inputs, parts)
-      this.renumbered[node.id] = this.push(node.id, now, ir.specs[node.id]!)
+      renumbered[node.id] = this.rebuild.add(now, now.inputs, ir.specs[node.id]!, node.id)
     }
-    // A state's next value may come after it.
-    for (const { id, op, inputs } of ir.nodes) {
-      const now = this.renumbered[id]!
-      if (op === 'delay')
-        this.nodes[now] = { ...this.nodes[now]!, inputs: inputs.map(input => this.renumbered[input]!) }
-    }
+    for (const { id, op, inputs } of ir.nodes)
+      if (op === 'delay') this.rebuild.close(renumbered[id]!, renumbered[inputs[0]!]!)
   }
 
   result(): Checked {
-    const { ir, nodes, specs, deviceOf, turnOf } = this
-    const now = (id: number): number => this.renumbered[id]!
-    const outputs = ir.outputs.map(({ name, node, parts }) => ({
-      name,
-      node: now(node),
-      ...(parts === undefined ? {} : { parts: { ...parts, nodes: parts.nodes.map(now) } }),
-    }))
-    const made: Checked = {
-      ...ir,
-      nodes,
-      specs,
-      outputs,
-      ...(ir.deviceOf === undefined ? {} : { deviceOf }),
-      ...(ir.turnOf === undefined ? {} : { turnOf }),
-    }
+    const made = this.rebuild.result()
     const unread = this.unreadIn(made)
     if (unread.size === 0) return made
-    const order = nodes.map(({ id }) => id).filter(id => !unread.has(id))
-    return rewritten(made, order, id => nodes[id]!)
+    const order = made.nodes.map(({ id }) => id).filter(id => !unread.has(id))
+    return rewritten(made, order, id => made.nodes[id]!)
   }
 
   /** Of the nodes that were computed again for a reader, those that nothing else reads. */
@@ -123,23 +102,16 @@ class Splitting {
     return unread
   }
 
-  /** Adds a node in the place of an old one, or beside it. */
-  private push(old: number, now: GraphNode, spec: BoundSpec): number {
-    this.specs.push(spec)
-    if (this.ir.deviceOf !== undefined) this.deviceOf.push(this.ir.deviceOf[old]!)
-    if (this.ir.turnOf !== undefined) this.turnOf.push(this.ir.turnOf[old]!)
-    return this.nodes.push({ ...now, id: this.nodes.length }) - 1
-  }
-
   /** The value that a reduction reads, computed for it alone where that is worth it. */
   private valueFor(reduction: GraphNode, input: number): number {
+    const { renumbered } = this.rebuild
     const again = new Map<number, number>()
     for (const id of this.repeated.for(reduction)) {
       const node = this.ir.nodes[id]!
-      const inputs = node.inputs.map(input => again.get(input) ?? this.renumbered[input]!)
+      const inputs = node.inputs.map(input => again.get(input) ?? renumbered[input]!)
       const name = `${reduction.name}.${node.name}`
-      again.set(id, this.push(id, { ...node, name, inputs }, this.ir.specs[id]!))
-      this.perhapsUnread.push(this.renumbered[id]!)
+      again.set(id, this.rebuild.add({ ...node, name }, inputs, this.ir.specs[id]!, id))
+      this.perhapsUnread.push(renumbered[id]!)
     }
     return again.get(reduction.inputs[0]!) ?? input
   }
@@ -159,17 +131,14 @@ class Splitting {
     ): number => {
       const spec = { dtype: type, shape }
       const lane = op === 'reshape' ? undefined : node.lane
-      return this.push(
-        node.id,
-        { ...node, op, name: `${node.name}.${part}`, inputs, attrs, spec, lane },
-        spec,
-      )
+      const made = { ...node, op, name: `${node.name}.${part}`, attrs, spec, lane }
+      return this.rebuild.add(made, inputs, spec, node.id)
     }
     const x = isScan ? inputs[0]! : this.valueFor(node, inputs[0]!)
-    const { outer, length, inner } = linesOf(node, this.specs[x]!)
+    const { outer, length, inner } = linesOf(node, this.rebuild.specs[x]!)
     const rows = [outer, parts, length / parts, inner]
     const ofParts = [outer, parts, inner]
-    const given = step('rows', 'reshape', [x], { shape: rows }, rows, this.specs[x]!.dtype)
+    const given = step('rows', 'reshape', [x], { shape: rows }, rows, this.rebuild.specs[x]!.dtype)
     const reduction = isScan ? 'sum' : node.op
     const reduced = step('parts', reduction, [given], { axis: 2, keepDims: false }, ofParts)
     if (!isScan) return { ...node, inputs: [reduced], attrs: { ...node.attrs, axis: 1, count: 1 } }
