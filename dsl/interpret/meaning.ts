@@ -36,7 +36,7 @@ const scattered: Direction = (node, element) => {
 }
 const upward: Direction = () => 1
 // A variance sees no shift, and scattered changes cancel in it: what is spread further changes it most.
-const apart: Direction = (_node, _element, isAbove) => (isAbove ? 1 : -1)
+const awayFromMean: Direction = (_node, _element, isAbove) => (isAbove ? 1 : -1)
 
 /** The largest finite magnitude. */
 const largest = (values: HostArray | Float32Array): number => {
@@ -145,7 +145,7 @@ export const meaning =
       const run = (disturb?: Disturb) =>
         runRanks(prepared, [{ ...inputs, disturb }], options.ticks ?? 1).pipe(map(([only]) => only!))
       const inexact = inexactNodes(prepared)
-      const directions = inexact.includes(true) ? [scattered, upward, apart] : []
+      const directions = inexact.includes(true) ? [scattered, upward, awayFromMean] : []
       const runs = [run(), ...directions.map(direction => run(disturbing(prepared, inexact, direction)))]
       return zip(runs).pipe(
         map(([values, ...moved]) => ({

@@ -102,9 +102,9 @@ const attributesOf = (
   const given = isRecord(definition) ? definition : {}
   const want = (holds: boolean, wanted: string, found: unknown, next: string) =>
     holds || report(badAttribute(wanted, show(found), next))
-  const stranger = Object.keys(given).find(field => !fields.includes(field))
-  if (stranger !== undefined)
-    report(badAttribute(`no more than ${fields.join(', ')}`, stranger, 'correct its name, or leave it out'))
+  const unknownKey = Object.keys(given).find(field => !fields.includes(field))
+  if (unknownKey !== undefined)
+    report(badAttribute(`no more than ${fields.join(', ')}`, unknownKey, 'correct its name, or leave it out'))
   const { name, cuda, launch, reference, tolerance = 1e-5, graph = true } = given
   const named = typeof name === 'string' && /^[A-Za-z_]\w*$/.test(name)
   want(named, 'a name that C can have', name, 'name the extern "C" __global__ function of the source')

@@ -1,5 +1,5 @@
 import type { ArrayAllocator } from '../order/scratch-arena.js'
-import { type AllocationTrace, startsOf } from './trace.js'
+import { type AllocationTrace, prefixSums } from './trace.js'
 
 /**
  * Freed bytes become *ready* for a lane at the first of its allocs, in the tick of the free or a later one,
@@ -54,7 +54,7 @@ class ReadyTimes {
     const { lanes, length, event, allocs, allocLane, inFlight, frees, accesses } = trace
     const counts = new Int32Array(lanes)
     for (let a = 0; a < allocs; a++) counts[allocLane[a]!]!++
-    this.start = startsOf(counts)
+    this.start = prefixSums(counts)
     this.lanes = Array.from(counts.keys()).filter(lane => counts[lane]! > 0)
     this.freed = allocator.int32(allocs)
     for (let e = 0, frees = 0; e < event.length; e++) {
@@ -64,7 +64,7 @@ class ReadyTimes {
     }
     const times = (count: number) =>
       inFlight * allocs < never ? allocator.int32(count) : allocator.float64(count)
-    this.first = startsOf(length.map(points => points + 1))
+    this.first = prefixSums(length.map(points => points + 1))
     this.known = times(this.first[lanes]!)
     this.ready = times(frees)
     this.reached = new Int32Array(lanes)

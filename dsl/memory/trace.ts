@@ -55,7 +55,7 @@ export interface AllocationTrace {
 }
 
 /** From counts by lane, where each lane's numbers begin; one entry more, where all of them end. */
-export const startsOf = (counts: Int32Array): Int32Array => {
+export const prefixSums = (counts: Int32Array): Int32Array => {
   const starts = new Int32Array(counts.length + 1)
   for (let l = 0; l < counts.length; l++) starts[l + 1] = starts[l]! + counts[l]!
   return starts
@@ -114,7 +114,7 @@ export class TraceRecorder {
   /** For so many allocs of each lane, and so many frees. */
   constructor(allocs: Int32Array, frees: number, allocator: ArrayAllocator) {
     this.lanes = allocs.length
-    this.next = startsOf(allocs)
+    this.next = prefixSums(allocs)
     this.allocs = this.next[this.lanes]!
     const events = this.allocs + frees
     this.event = allocator.int32(events)

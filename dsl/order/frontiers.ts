@@ -8,7 +8,7 @@ export interface FrontiersOf {
   /** Whether some wait is for an event of the tick before. */
   readonly carries: boolean
   /** Whether ticks in flight have lanes of their own, as they have with several arenas. */
-  readonly apart?: boolean
+  readonly ownLanes?: boolean
 }
 
 /**
@@ -17,7 +17,7 @@ export interface FrontiersOf {
  * of lane l: point p of lane m happens before whatever lane l issues next exactly where known[l · lanes + m]
  * >= p. The relation has four causes:
  *
- *   1. a lane runs its commands in order: known[l][l] counts its own points. Where ticks are `apart`, a lane
+ *   1. a lane runs its commands in order: known[l][l] counts its own points. With `ownLanes`, a lane
  *      of the plan is two lanes here, of the even and of the odd ticks, so it orders no tick after the one
  *      before. (It still orders tick t after t - 2, which no law asks about.)
  *   2. a wait joins the frontier that the event's lane had at the record, of this tick or of the tick before;
@@ -37,9 +37,10 @@ export class Frontiers {
   readonly base: Int32Array
   readonly lanes: number
   readonly inFlight: number
-  /** What is added to a lane of the plan for its lane in the present tick; 0 unless ticks are apart. */
+  /** What is added to a lane of the plan for its lane in the present tick; 0 without `ownLanes`. */
   protected shift = 0
-  private readonly apart: number
+  /** The lanes of a tick where ticks have their own; else 0. */
+  private readonly ownLanes: number
   /**
    * By parity of the tick: each event's frontier at its record, a row an event; and 1 + the tick of that
    * record.
@@ -51,10 +52,10 @@ export class Frontiers {
   tick = -1
 
   constructor(of: FrontiersOf, allocator: ArrayAllocator = heap) {
-    const { events, inFlight, carries, apart = false } = of
-    const lanes = apart ? 2 * of.lanes : of.lanes
+    const { events, inFlight, carries, ownLanes = false } = of
+    const lanes = ownLanes ? 2 * of.lanes : of.lanes
     this.lanes = lanes
-    this.apart = apart ? of.lanes : 0
+    this.ownLanes = ownLanes ? of.lanes : 0
     this.inFlight = inFlight
     this.known = allocator.int32(lanes * lanes)
     this.base = allocator.int32(lanes)
@@ -80,7 +81,7 @@ export class Frontiers {
     for (let l = 0; l < lanes; l++) base[l] = known[l * lanes + l]!
     if (this.tick >= 0) this.ends.push(base.slice())
     this.tick++
-    this.shift = (this.tick & 1) * this.apart
+    this.shift = (this.tick & 1) * this.ownLanes
     const done = this.ends[this.tick - this.inFlight]
     if (done === undefined) return
     for (let l = 0; l < lanes; l++) this.join(l, done, 0)

@@ -14,8 +14,8 @@ export class Replay extends Frontiers {
 
   constructor(readonly table: CommandTable) {
     const { lanes, events, carries, plan, allocator } = table
-    const apart = plan.storage === 'planned' && (plan.arenas ?? 1) > 1
-    super({ lanes, events, carries, inFlight: plan.inFlight, apart }, allocator)
+    const ownLanes = plan.storage === 'planned' && (plan.arenas ?? 1) > 1
+    super({ lanes, events, carries, inFlight: plan.inFlight, ownLanes }, allocator)
     this.op = table.op
     this.lane = table.lane
     this.subject = table.subject

@@ -46,7 +46,7 @@ export class ArenaOrder {
    */
   private readonly earlier = new Map<number, { readonly since: number; readonly accesses: Earlier[] }>()
   /** Whether ticks in flight have arenas of their own: then those of a tick have had no owner before it. */
-  private readonly apart: boolean
+  private readonly ownLanes: boolean
   /** Bytes of the arena have had other owners in the tick before. */
   readonly looksBack: boolean
   /** By interval, the tick of its last access. */
@@ -61,8 +61,8 @@ export class ArenaOrder {
     this.to = allocator.int32(buffers).fill(-1)
     this.claimed = allocator.int32(buffers)
     this.taker = allocator.int32(buffers)
-    this.apart = replay.lanes > replay.table.lanes
-    this.looksBack = !this.apart
+    this.ownLanes = replay.lanes > replay.table.lanes
+    this.looksBack = !this.ownLanes
     this.last = new LastAccesses(allocator, buffers, accesses)
     this.accessed = allocator.int32(intervals.count)
     for (let device = 0; device < plan.devices; device++) this.cut(device)
@@ -78,7 +78,7 @@ export class ArenaOrder {
   }
 
   begin(): void {
-    if (this.apart) this.restart()
+    if (this.ownLanes) this.restart()
   }
 
   end(): void {}

@@ -110,7 +110,7 @@ class Tick {
  * user.
  */
 const furtherHazards = (
-  { windows, collectiveEdges: meetings = [], control = [] }: Ordered,
+  { windows, collectiveEdges: orderingEdges = [], control = [] }: Ordered,
   before: Tick,
 ): Map<number, number[]> => {
   const more = new Map<number, number[]>()
@@ -125,7 +125,7 @@ const furtherHazards = (
     if (writer >= 0 && (!writes || readers.length === 0)) also(operation, -1 - writer)
     if (writes) for (const reader of readers) also(operation, -1 - reader)
   }
-  for (const edges of [windows, meetings])
+  for (const edges of [windows, orderingEdges])
     for (const { later, earlier, tick } of edges) also(later, tick === 0 ? earlier : -1 - earlier)
   for (const { later, earlier, when } of control) if (when === 'finish') also(later, earlier)
   return more

@@ -135,7 +135,7 @@ export type CopiedFor =
   | 'order of elements'
 
 /** Why rows are appended by a kernel of its own, and not by that of the attention which reads the value. */
-export type AppendedApart =
+export type WhySeparate =
   | 'keys or values alone'
   | 'other rows'
   | 'many queries'
@@ -160,7 +160,7 @@ export interface Change {
   /** The kernel of attention that does it, where it is none of its own. */
   readonly by?: string
   /** Of rows that are appended to what attention reads: why its kernel does not do it. */
-  readonly apart?: { readonly reader: string; readonly because: AppendedApart }
+  readonly whySeparate?: { readonly reader: string; readonly because: WhySeparate }
   readonly at: Where
   readonly copied?: CopiedFor
   /** The name of the reader because of which it is a copy. */

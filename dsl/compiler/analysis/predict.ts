@@ -40,13 +40,13 @@ const played = 2 ** 13
  */
 export const predict = (ir: Ordered, costs: Costs): Prediction => {
   const workload = workloadOf(ir, costs)
-  const { inFlight, runs, apart = 1 } = workload
+  const { inFlight, runs, laneSets = 1 } = workload
   if (runs === 0) return { tick: 0, latency: 0, blocked: 0 }
   if ((2 * inFlight + 4) * runs > played) {
     const ticks = inFlight + 2
     const { ended, blocked } = play(workload, ticks)
     // Ticks with lanes of their own end in groups.
-    const span = Math.max(Math.min(inFlight, 2), apart)
+    const span = Math.max(Math.min(inFlight, 2), laneSets)
     const tick = (ended[ticks - 1]! - ended[ticks - 1 - span]!) / span
     return { tick: Math.max(tick, costs.power), latency: ended[0]!, blocked: blocked / ticks }
   }
@@ -75,7 +75,7 @@ const workloadOf = (ir: Ordered, costs: Costs): Workload => {
     events,
     // A graph is one piece of its lane, so the next tick's comes after it, unless it has lanes of its own.
     inFlight: alone ? 1 : Math.min(ir.settings.inFlight, deepest),
-    apart: Math.min(ir.settings.arenas, deepest),
+    laneSets: Math.min(ir.settings.arenas, deepest),
     steps,
     kind: new Uint8Array(steps),
     lane: new Int32Array(steps),

@@ -74,7 +74,7 @@ export type BesideProduct =
   | 'no such function'
 
 /** Why a value that one kernel makes and another one reads is stored. */
-export type Apart =
+export type WhyStored =
   | `made by: ${OwnKernel}`
   | `read by: ${OwnKernel}`
   | BesideProduct
@@ -98,7 +98,7 @@ export type Apart =
 export interface Stored {
   readonly name: string
   readonly reader: string
-  readonly because: Apart
+  readonly because: WhyStored
   readonly at: Where
 }
 

@@ -1,7 +1,7 @@
 import type { GraphNode } from '../../ir/graph.js'
 import type { FusedAttrs } from '../analysis/fused.js'
 import type { Checked } from '../analysis/ir.js'
-import type { Apart, Fusion } from '../analysis/provenance.js'
+import type { Fusion, WhyStored } from '../analysis/provenance.js'
 import { rewritten } from '../analysis/rewritten.js'
 import { mostListed, storedBetween } from './fuse/edges.js'
 import { withEpilogues } from './fuse/epilogues.js'
@@ -158,7 +158,7 @@ class Fusing {
   }
 
   /** Why other values that kernels read are stored. */
-  apart(products: ReadonlyMap<number, Apart>): Fusion['apart'] {
+  apart(products: ReadonlyMap<number, WhyStored>): Fusion['apart'] {
     return storedBetween(this.ir, this.regions, products)
   }
 }

@@ -163,12 +163,12 @@ const isWait = (
  * hazards.
  */
 const withReducedEdges = (ir: Ordered, allocator: ArrayAllocator): Ordered => {
-  const { collectiveEdges: meetings = [] } = ir
-  if (!meetings.some(({ sameCommunicator: own }) => own)) return ir
+  const { collectiveEdges: orderingEdges = [] } = ir
+  if (!orderingEdges.some(({ sameCommunicator: own }) => own)) return ir
   const whole = waitsOf(ir, allocator)
   return {
     ...ir,
-    collectiveEdges: meetings.filter(meeting => !meeting.sameCommunicator && isWait(whole, meeting)),
+    collectiveEdges: orderingEdges.filter(edge => !edge.sameCommunicator && isWait(whole, edge)),
   }
 }
 

@@ -27,17 +27,17 @@ type Machine = Pick<Settings, 'machine' | 'profile'>
 
 /**
  * Predicted nanoseconds from tick to tick, the program's own thread included; of ticks with lanes of their
- * own where the plan has several arenas, unless `apart` says that they share all lanes.
+ * own where the plan has several arenas, unless `laneSets` is 1.
  */
-export const tickOf = (plan: Plan, machine: Machine, apart = plan.arenas ?? 1): number => {
+export const tickOf = (plan: Plan, machine: Machine, laneSets = plan.arenas ?? 1): number => {
   const ticks = provenanceOf(plan)?.compared?.ticks
-  const known = ticks?.get(apart)
+  const known = ticks?.get(laneSets)
   if (known !== undefined) return known
-  const workload = { ...workloadFor(plan, machine), apart }
+  const workload = { ...workloadFor(plan, machine), laneSets }
   if (workload.runs === 0) return 0
   const most = Math.max(4, plan.inFlight + 2, Math.floor(played / workload.runs) - plan.inFlight)
   const tick = Math.max(playUntilSteady(workload, Math.min(64, most)).pace.tick, workload.usage.power)
-  ticks?.set(apart, tick)
+  ticks?.set(laneSets, tick)
   return tick
 }
 

@@ -1,11 +1,11 @@
-import type { AppendedApart, Change, CopiedFor, Evaluation, Operation } from '../../compiler/analysis/ir.js'
+import type { Change, CopiedFor, Evaluation, Operation, WhySeparate } from '../../compiler/analysis/ir.js'
 import {
-  type Apart,
   type Decisions,
   type Fusion,
   type LaneOrigin,
   type OwnKernel,
   provenanceOf,
+  type WhyStored,
 } from '../../compiler/analysis/provenance.js'
 import { joinNames } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
@@ -87,7 +87,7 @@ const ownKernels: Readonly<Record<OwnKernel, string>> = {
   'kernel of the program': 'a kernel that the program has written',
 }
 
-const whyStored = (because: Apart): string => {
+const whyStored = (because: WhyStored): string => {
   const [side, own] = because.split(': ') as ['made by' | 'read by', OwnKernel | undefined]
   if (own === undefined) return whyApart[because as keyof typeof whyApart]
   return side === 'made by'
@@ -95,7 +95,7 @@ const whyStored = (because: Apart): string => {
     : `its reader is ${ownKernels[own]}: a kernel of its own, which reads memory`
 }
 
-const whyApart: Readonly<Record<Exclude<Apart, `${string}: ${OwnKernel}`>, string>> = {
+const whyApart: Readonly<Record<Exclude<WhyStored, `${string}: ${OwnKernel}`>, string>> = {
   'view of a product': 'a view of the product is read, and its kernel computes what reads the product itself',
   'another product': 'its reader is computed by the kernel of another product',
   'another size': 'its reader computes more or fewer elements than the product has',
@@ -137,7 +137,7 @@ const whyCopied: Readonly<Record<CopiedFor, string>> = {
   'order of elements': 'the kernel reads the value before in another order of elements',
 }
 
-const whyAppendedApart: Readonly<Record<AppendedApart, string>> = {
+const separately: Readonly<Record<WhySeparate, string>> = {
   'keys or values alone': 'not both its keys and its values are appended to',
   'other rows': 'keys and values have another number of rows, or another position',
   'many queries': 'its kernel appends only where few queries share keys, and rows are short',
@@ -152,7 +152,7 @@ const whyAppendedApart: Readonly<Record<AppendedApart, string>> = {
 }
 
 const changesOf = (changes: readonly Change[]): NonNullable<Choices['changes']> =>
-  changes.map(({ name, of, at, state, copied, reader = '', by, apart }) => {
+  changes.map(({ name, of, at, state, copied, reader = '', by, whySeparate }) => {
     const kernel = by === undefined ? '' : `, in the kernel of ${by}`
     const why = copied === undefined ? '' : `: ${reader} ${whyCopied[copied]}`.replace(':  ', ': ')
     const says =
@@ -160,9 +160,9 @@ const changesOf = (changes: readonly Change[]): NonNullable<Choices['changes']> 
         ? `${name} changes ${copied === undefined ? `${of} in place` : `a copy of ${of}`}${kernel}`
         : `the next ${of} is ${copied === undefined ? `made in place by ${name}` : `a copy of ${name}`}`
     const alone =
-      apart === undefined
+      whySeparate === undefined
         ? ''
-        : `; no part of the kernel of ${apart.reader}: ${whyAppendedApart[apart.because]}`
+        : `; no part of the kernel of ${whySeparate.reader}: ${separately[whySeparate.because]}`
     return { says: `${says}${why}${alone}`, at: String(at) }
   })
 

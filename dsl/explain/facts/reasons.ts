@@ -137,7 +137,7 @@ const addTo = <Key, Value>(sets: Map<Key, Set<Value>>, key: Key, value: Value): 
   void sets.set(key, (sets.get(key) ?? new Set()).add(value))
 
 /** One replay of a tick's commands, which collects the reason for each wait and use. */
-class Replay {
+class ReasonReplay {
   readonly waits: Reasons['waits'][number][] = []
   readonly uses: Reasons['uses'][number][] = []
   readonly elidedWaits: Reasons['elidedWaits'][number][] = []
@@ -295,7 +295,7 @@ class Replay {
 
 export const reasonsOf = (plan: Plan): Reasons => {
   const runs = runsOf(plan)
-  const { waits, uses, elidedWaits, elidedUses } = new Replay(plan, runs)
+  const { waits, uses, elidedWaits, elidedUses } = new ReasonReplay(plan, runs)
   const choices = choicesOf(plan)
   const waiting = new Map<string, number>()
   for (const { lane } of waits) waiting.set(lane, (waiting.get(lane) ?? 0) + 1)

@@ -7,8 +7,8 @@ import { Step, type Workload } from './workload.js'
  * plan's pace: the longest chain of runs, divided by the number of ticks it spans.
  */
 export const orderBound = (workload: Workload, ticks: number): Float64Array => {
-  const { steps, kind, lane, subject, events, inFlight, apart = 1 } = workload
-  const lanes = apart * workload.lanes
+  const { steps, kind, lane, subject, events, inFlight, laneSets = 1 } = workload
+  const lanes = laneSets * workload.lanes
   const { latency, work } = workload.usage
   const ended = new Float64Array(ticks)
   const free = new Float64Array(lanes)
@@ -20,7 +20,7 @@ export const orderBound = (workload: Workload, ticks: number): Float64Array => {
     const earlier = tick - inFlight
     if (earlier >= 0) for (let l = 0; l < lanes; l++) free[l] = Math.max(free[l]!, ended[earlier]!)
     let end = tick > 0 ? ended[tick - 1]! : 0
-    const shift = (tick % apart) * workload.lanes
+    const shift = (tick % laneSets) * workload.lanes
     for (let s = 0; s < steps; s++) {
       const l = lane[s]! + shift
       const what = subject[s]!

@@ -196,7 +196,7 @@ export const workloadOf = (plan: Plan, machine: Machine, measured?: MeasuredTime
     lanes,
     events: events + (order?.events ?? 0) + (graphs?.events ?? 0),
     inFlight: plan.inFlight,
-    ...(plan.arenas === undefined ? {} : { apart: plan.arenas }),
+    ...(plan.arenas === undefined ? {} : { laneSets: plan.arenas }),
     steps: s,
     // After its last step a tick records an end event on each lane that runs something.
     trailing: pending + [...new Set(laneOf)].filter(l => graphs?.ends(l) ?? true).length * host.record,

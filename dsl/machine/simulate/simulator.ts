@@ -41,7 +41,7 @@ const alike = (workload: Workload): Required<Workload> => {
     workload.usage
   const same = {
     lanes: workload.lanes,
-    apart: workload.apart ?? 1,
+    laneSets: workload.laneSets ?? 1,
     events: workload.events,
     inFlight: workload.inFlight,
     steps: workload.steps,
@@ -76,8 +76,8 @@ const stepsByLane = ({ lanes, steps, lane }: Workload) => {
 }
 
 class Simulator {
-  // Lane l of the workload is lane l + a · lanes of every tick t with t mod apart = a.
-  private readonly apart: number
+  // Lane l of the workload is lane l + a · lanes of every tick t with t mod laneSets = a.
+  private readonly laneSets: number
   // Lanes: the steps done and issued, the state, and the time from which the lane is free for its next step.
   private readonly firstStep: Int32Array
   private readonly laneSteps: Int32Array
@@ -135,10 +135,10 @@ class Simulator {
     private readonly ticks: number,
     private readonly recorder: Recorder | undefined,
   ) {
-    const { events, steps, runs, inFlight, usage, apart } = workload
+    const { events, steps, runs, inFlight, usage, laneSets } = workload
     const { first, step } = stepsByLane(workload)
-    this.apart = apart
-    const lanes = apart * workload.lanes
+    this.laneSets = laneSets
+    const lanes = laneSets * workload.lanes
     this.firstStep = first
     this.laneSteps = step
     this.done = new Float64Array(lanes)
@@ -235,7 +235,7 @@ class Simulator {
     const { steps, lanes, kind, lane, issue, depth, inGraph } = workload
     while (this.issueTick < this.ticks && this.waitsForTick < 0) {
       const base = (this.issueTick % slots) * steps
-      const shift = (this.issueTick % this.apart) * lanes
+      const shift = (this.issueTick % this.laneSets) * lanes
       for (; this.issueStep < steps; this.issueStep++) {
         const s = this.issueStep
         const l = lane[s]! + shift
@@ -257,7 +257,7 @@ class Simulator {
       this.issueTick++
       this.issueStep = 0
       this.beginTick()
-      if (todo.length > this.apart * lanes) this.advanceLanes()
+      if (todo.length > this.laneSets * lanes) this.advanceLanes()
     }
   }
 
@@ -270,7 +270,7 @@ class Simulator {
     const length = this.firstStep[(l % lanes) + 1]! - first
     while (done[l]! < issuedSteps[l]!) {
       const turn = Math.floor(done[l]! / length)
-      const tick = turn * this.apart + Math.floor(l / lanes)
+      const tick = turn * this.laneSets + Math.floor(l / lanes)
       const s = this.laneSteps[first + (done[l]! - turn * length)]!
       const slot = tick % slots
       if (kind[s] === Step.run) {

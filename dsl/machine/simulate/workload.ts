@@ -14,10 +14,10 @@ export const Step = { run: 0, record: 1, wait: 2, waitPrevious: 3 } as const
 export interface Workload {
   readonly lanes: number
   /**
-   * Ticks that have lanes of their own: tick t has the lanes of tick t - `apart`, and no others. Absent: 1,
-   * all ticks have the same lanes.
+   * Sets of lanes that ticks take in turn: tick t has the lanes of tick t - `laneSets`, and no others.
+   * Absent: 1, all ticks have the same lanes.
    */
-  readonly apart?: number
+  readonly laneSets?: number
   readonly events: number
   /** Ticks in flight: tick t is issued only when tick t - `inFlight` has ended. */
   readonly inFlight: number

@@ -1,6 +1,6 @@
 import type { Checked } from '../../analysis/ir.js'
 import { isView } from '../../analysis/operators.js'
-import type { Apart, Fusion, Stored } from '../../analysis/provenance.js'
+import type { Fusion, Stored, WhyStored } from '../../analysis/provenance.js'
 import type { Regions } from './regions.js'
 import { Values } from './values.js'
 
@@ -45,13 +45,13 @@ function* edgesOf({ nodes }: Checked, values: Values): Generator<Edge> {
 }
 
 /** Why a kernel that is no candidate takes in none of those whose values it reads. */
-const byReader = ({ apart }: Values, reader: number): Apart => {
+const byReader = ({ apart }: Values, reader: number): WhyStored => {
   const own = apart[reader]!
   return own === 'changed memory' ? own : `read by: ${own}`
 }
 
 /** Why one of two kernels takes no other in at all. */
-const byKind = (values: Values, { kernel, reader }: Edge): Apart | undefined => {
+const byKind = (values: Values, { kernel, reader }: Edge): WhyStored | undefined => {
   const made = values.apart[kernel]
   if (made === undefined) return values.apart[reader] && byReader(values, reader)
   return made === 'changed memory' || values.apart[reader] === 'changed memory'
@@ -60,7 +60,7 @@ const byKind = (values: Values, { kernel, reader }: Edge): Apart | undefined => 
 }
 
 /** Why a view between two candidates is not read through. */
-const byView = ({ nodes }: Checked, { viewFrom }: Values, { views }: Edge): Apart | undefined => {
+const byView = ({ nodes }: Checked, { viewFrom }: Values, { views }: Edge): WhyStored | undefined => {
   const ops = views.map(view => nodes[view]!.op)
   if (ops.includes('window')) return 'window'
   if (ops.includes('keep')) return 'keep'
@@ -75,10 +75,10 @@ const byView = ({ nodes }: Checked, { viewFrom }: Values, { views }: Edge): Apar
 export const storedBetween = (
   ir: Checked,
   regions: Regions,
-  products: ReadonlyMap<number, Apart>,
+  products: ReadonlyMap<number, WhyStored>,
 ): readonly Stored[] => {
   const { of, refused, values } = regions
-  const why = (edge: Edge): Apart => {
+  const why = (edge: Edge): WhyStored => {
     const { value, reader } = edge
     const product = products.get(value)
     if (product === 'read by several' && values.apart[reader] !== undefined) return byReader(values, reader)
@@ -101,7 +101,7 @@ export const storedBetween = (
   return stored
 }
 
-const storedOf = ({ nodes }: Checked, { value, reader }: Edge, because: Apart): Stored => {
+const storedOf = ({ nodes }: Checked, { value, reader }: Edge, because: WhyStored): Stored => {
   const { name, at } = nodes[value]!
   return { name, reader: nodes[reader]!.name, because, at }
 }

@@ -7,7 +7,7 @@ import type { RunLowering } from '../../../language/operators/operator.js'
 import { reluCode } from '../../../language/operators/relu.js'
 import type { FusedAttrs } from '../../analysis/fused.js'
 import type { Checked } from '../../analysis/ir.js'
-import type { Apart, BesideProduct, Fusion } from '../../analysis/provenance.js'
+import type { BesideProduct, Fusion, WhyStored } from '../../analysis/provenance.js'
 import { rewritten } from '../../analysis/rewritten.js'
 import { sizeOf } from './access.js'
 import { apartBy, readersOf } from './readers.js'
@@ -124,7 +124,7 @@ const extended = (
 class Epilogues {
   readonly chains: Chain[] = []
   /** By value of a product's kernel: why that does not compute what reads the value. */
-  readonly apart = new Map<number, Apart>()
+  readonly apart = new Map<number, WhyStored>()
   private readonly reader: Int32Array
   private readonly values: Values
   private readonly changed: Uint8Array | undefined
@@ -183,7 +183,7 @@ class Epilogues {
   /**
    * The chain with the operation that reads it, or why that is not part of it; undefined where nothing does.
    */
-  private longer(chain: Chain, spec: MatmulSpec): Chain | Apart | undefined {
+  private longer(chain: Chain, spec: MatmulSpec): Chain | WhyStored | undefined {
     const { nodes } = this.ir
     if (chain.auxiliary !== undefined) return 'after an activation'
     const last = chain.members.at(-1)!
@@ -249,7 +249,7 @@ interface WithEpilogues {
   readonly ir: Checked
   readonly regions: Fusion['regions']
   /** By node that is a value of a product's kernel: why that does not compute what reads the value. */
-  readonly apart: ReadonlyMap<number, Apart>
+  readonly apart: ReadonlyMap<number, WhyStored>
 }
 
 /** The graph whose products compute what follows them. */

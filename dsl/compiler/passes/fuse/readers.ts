@@ -1,5 +1,5 @@
 import type { Checked } from '../../analysis/ir.js'
-import type { Apart } from '../../analysis/provenance.js'
+import type { WhyStored } from '../../analysis/provenance.js'
 
 /** By node: the node that alone reads it, once; -1 where there is none, -2 where there are several. */
 export const readersOf = ({ nodes, outputs }: Checked): Int32Array => {
@@ -11,7 +11,11 @@ export const readersOf = ({ nodes, outputs }: Checked): Int32Array => {
 }
 
 /** Why two nodes cannot be one kernel, by where and when they are computed. */
-export const apartBy = ({ nodes, deviceOf, turnOf }: Checked, a: number, b: number): Apart | undefined => {
+export const apartBy = (
+  { nodes, deviceOf, turnOf }: Checked,
+  a: number,
+  b: number,
+): WhyStored | undefined => {
   if (deviceOf?.[a] !== deviceOf?.[b]) return 'another device'
   if ((nodes[a]!.lane?.name ?? '') !== (nodes[b]!.lane?.name ?? '')) return 'another lane'
   return turnOf?.[a] === turnOf?.[b] ? undefined : 'another rate'

@@ -3,7 +3,7 @@ import { elementBytes } from '../../../ir/tensor.js'
 import { costOf, type Rows } from '../../../machine/cost.js'
 import { operationsOf, slotsOf } from '../../../machine/map-cost.js'
 import type { Checked } from '../../analysis/ir.js'
-import type { Apart } from '../../analysis/provenance.js'
+import type { WhyStored } from '../../analysis/provenance.js'
 import {
   type Access,
   alongRow,
@@ -109,7 +109,7 @@ export class Sources {
 /** What a reader does no more for a value that is computed in its own kernel. */
 const loaded = slotsOf({ shape: [], operands: [], code: [['operand', 0]] })
 
-const nobody = -1
+const noReader = -1
 /** A region reads the node in several orders of its elements, so that it cannot be in one. */
 const elsewhere = -2
 
@@ -130,7 +130,7 @@ export class Regions {
   /** By node: how its region, or the only region that reads it, reads its value. */
   readonly access: (Access | undefined)[]
   /** By node that a region reads but did not take in: the reason, and that region's last member. */
-  readonly refused: ({ readonly because: Apart; readonly by: number } | undefined)[]
+  readonly refused: ({ readonly because: WhyStored; readonly by: number } | undefined)[]
   /** By node: the number of the region that reads it; of several the one whose last member comes first. */
   private readonly reader: Int32Array
   /** By node: the first of the members that read it, and the first of all other readers. */
@@ -150,7 +150,7 @@ export class Regions {
     this.of = new Array(nodes.length)
     this.access = new Array(nodes.length)
     this.refused = new Array(nodes.length)
-    this.reader = new Int32Array(nodes.length).fill(nobody)
+    this.reader = new Int32Array(nodes.length).fill(noReader)
     this.inner = new Float64Array(nodes.length).fill(Number.POSITIVE_INFINITY)
     this.outer = new Float64Array(nodes.length).fill(Number.POSITIVE_INFINITY)
     this.awaited = new Float64Array(nodes.length).fill(Number.POSITIVE_INFINITY)
@@ -190,7 +190,7 @@ export class Regions {
 
   /** Whether a node is a view that nothing reads, though others may come after it. */
   isUnreadView(id: number): boolean {
-    return this.values.viewFrom[id]! >= 0 && this.reader[id] === nobody && this.stored[id] === 0
+    return this.values.viewFrom[id]! >= 0 && this.reader[id] === noReader && this.stored[id] === 0
   }
 
   private readOutside(id: number, by: number): void {
@@ -346,7 +346,7 @@ export class Regions {
   }
 
   /** Joins a node to the region that reads it, or says why not. */
-  private join(node: GraphNode, own: Elementwise, region: Region, number: number): Apart | undefined {
+  private join(node: GraphNode, own: Elementwise, region: Region, number: number): WhyStored | undefined {
     const { id } = node
     const apart = this.isApart(node, own, region)
     if (apart !== undefined) return apart
@@ -399,7 +399,12 @@ export class Regions {
   }
 
   /** Why a value that is read elsewhere cannot be a result of a region too. */
-  private isNoResult(region: Region, read: Access, elements: number, firstReader: number): Apart | undefined {
+  private isNoResult(
+    region: Region,
+    read: Access,
+    elements: number,
+    firstReader: number,
+  ): WhyStored | undefined {
     if (!hasSeveral(this.effort) || firstReader <= region.members[0]!) return 'read by several'
     if (region.results.length + 2 > most.results) return 'too large'
     // Results are written in order.
@@ -411,7 +416,7 @@ export class Regions {
     return undefined
   }
 
-  private isApart({ id }: GraphNode, { kernel }: Elementwise, region: Region): Apart | undefined {
+  private isApart({ id }: GraphNode, { kernel }: Elementwise, region: Region): WhyStored | undefined {
     const last = region.members[0]!
     const apart = apartBy(this.ir, id, last)
     if (apart !== undefined) return apart
@@ -428,7 +433,7 @@ export class Regions {
     region: Region,
     joinedRegion: Region,
     bytes: readonly number[],
-  ): Apart | undefined {
+  ): WhyStored | undefined {
     const { values } = this
     let others = 0
     let ready = 0

@@ -223,13 +223,13 @@ class Siblings {
     const shape = shapeOf(region, later)
     if (shape === undefined || !this.isReadAsMade(region, later, shape)) return false
     const before = { ...later }
-    const apart = [
+    const alone = [
       { region, moved: this.trafficOf(number).movedBytes },
       { region: before, moved: this.trafficOf(other).movedBytes },
     ] as const
     this.put(region, later, shape)
     const traffic = this.isFused(later) ? trafficOf(regions, ir, later) : undefined
-    if (traffic !== undefined && this.isBetter(later, traffic, ...apart)) {
+    if (traffic !== undefined && this.isBetter(later, traffic, ...alone)) {
       for (const id of later.members) this.place(id, later.members[0]!)
       region.members = []
       region.results = []
@@ -298,7 +298,7 @@ class Siblings {
   }
 
   /** Whether a region of two reads less than they do apart, and takes no longer. */
-  private isBetter(region: Region, { movedBytes, operands }: Traffic, one: Apart, other: Apart): boolean {
+  private isBetter(region: Region, { movedBytes, operands }: Traffic, one: Priced, other: Priced): boolean {
     const { regions } = this
     const together = one.moved + other.moved
     if (operands > most.operands || movedBytes >= together) return false
@@ -315,7 +315,7 @@ class Siblings {
 }
 
 /** A region, and the bytes that its kernel moves. */
-interface Apart {
+interface Priced {
   readonly region: Region
   readonly moved: number
 }

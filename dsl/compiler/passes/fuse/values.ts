@@ -8,7 +8,7 @@ import { slotsOf } from '../../../machine/map-cost.js'
 import { fusedAttrs } from '../../analysis/fused.js'
 import type { Checked } from '../../analysis/ir.js'
 import { donatedReads, isView, operatorOf } from '../../analysis/operators.js'
-import type { Apart, OwnKernel } from '../../analysis/provenance.js'
+import type { OwnKernel, WhyStored } from '../../analysis/provenance.js'
 import { takesMemory } from '../../analysis/taken-memory.js'
 import { type Access, alongRow, type Composed, inOrder, reachedBy, withoutRow } from './access.js'
 import { inFloats, largest, type Range, wholeNumbers } from './whole-numbers.js'
@@ -206,7 +206,7 @@ export class Values {
    * By node: what its kernel is, where that is no candidate; absent where it is one, and of nodes without a
    * kernel.
    */
-  readonly apart: (OwnKernel | Extract<Apart, 'changed memory'> | undefined)[]
+  readonly apart: (OwnKernel | Extract<WhyStored, 'changed memory'> | undefined)[]
   /**
    * By node: the first element of its source that it has; -1 where it is no view that can be read through.
    */

@@ -4,7 +4,7 @@ import {
   type AttentionSpec,
   canAppend,
 } from '../../../ir/kernel-spec.js'
-import type { AppendedApart, Change, Lowered, Operation } from '../../analysis/ir.js'
+import type { Change, Lowered, Operation, WhySeparate } from '../../analysis/ir.js'
 import { changed, withoutOperations } from '../../analysis/operations.js'
 
 //   append k, r, at → k' · append v, s, at → v' · attention q, k', v' → y
@@ -29,7 +29,7 @@ class Appends {
   /** By attention: the appends to its keys and to its values. */
   readonly joined = new Map<number, readonly [number, number]>()
   /** By append that stays a kernel: the attention that reads what it yields, and why it does not append. */
-  readonly apart = new Map<number, NonNullable<Change['apart']>>()
+  readonly whySeparate = new Map<number, NonNullable<Change['whySeparate']>>()
 
   constructor(private readonly ir: Lowered) {
     this.controlled = new Set((ir.control ?? []).flatMap(({ later, earlier }) => [later, earlier]))
@@ -56,27 +56,27 @@ class Appends {
         ? this.oneAlone([k, v])
         : isTurned
           ? 'donations'
-          : this.whyApart(i, attention, spec, [first, second])
+          : this.whySeparateIn(i, attention, spec, [first, second])
     if (because === undefined && first !== undefined && second !== undefined)
       this.joined.set(i, [first, second])
     else if (because !== undefined)
       for (const append of [first ?? this.byRoot.get(this.root(k)), second ?? this.byRoot.get(this.root(v))])
-        if (append !== undefined && !this.apart.has(append))
-          this.apart.set(append, { reader: attention.name, because })
+        if (append !== undefined && !this.whySeparate.has(append))
+          this.whySeparate.set(append, { reader: attention.name, because })
   }
 
   /** Of keys and values, not both of which some append yields as attention reads them. */
-  private oneAlone(both: readonly number[]): AppendedApart | undefined {
+  private oneAlone(both: readonly number[]): WhySeparate | undefined {
     const appended = both.filter(buffer => this.byRoot.has(this.root(buffer)))
     return appended.length === 0 ? undefined : appended.length === 1 ? 'keys or values alone' : 'other layout'
   }
 
-  private whyApart(
+  private whySeparateIn(
     i: number,
     attention: Operation,
     spec: AttentionSpec,
     both: readonly [number, number],
-  ): AppendedApart | undefined {
+  ): WhySeparate | undefined {
     const appends = [this.ir.operations[both[0]]!, this.ir.operations[both[1]]!] as const
     const here = ({ lane, device }: Operation): boolean =>
       lane?.name === attention.lane?.name && device === attention.device
@@ -96,10 +96,7 @@ class Appends {
    * Why not the same number of rows is appended at the same position of the keys and values, as attention has
    * them.
    */
-  private notOfCache(
-    spec: AttentionSpec,
-    appends: readonly [Operation, Operation],
-  ): AppendedApart | undefined {
+  private notOfCache(spec: AttentionSpec, appends: readonly [Operation, Operation]): WhySeparate | undefined {
     const { batch, groups, keys, size, valueSize, k, v } = spec
     const [first, second] = appends.map(({ kernel }) => kernel as AppendSpec) as [AppendSpec, AppendSpec]
     const [at, other] = appends.map(({ reads }) => this.ir.buffers[reads[2]!]!)
@@ -138,7 +135,7 @@ class Appends {
     attention: number,
     both: readonly [number, number],
     appends: readonly [Operation, Operation],
-  ): AppendedApart | undefined {
+  ): WhySeparate | undefined {
     const from = Math.min(...both)
     if (attention - from > mostBetween) return 'far apart'
     const caches = appends.map(({ writes }) => this.root(writes[0]!))
@@ -177,11 +174,11 @@ const joinedOf = (ir: Lowered, i: number, [first, second]: readonly [number, num
 
 /** Attention writes the rows that are appended to its keys and values, where `fuse` allows it. */
 export const withAppends = (ir: Lowered): Lowered => {
-  const { joined, apart } = new Appends(ir)
-  const why = new Map([...apart].map(([append, found]) => [ir.operations[append]!.name, found]))
+  const { joined, whySeparate } = new Appends(ir)
+  const why = new Map([...whySeparate].map(([append, found]) => [ir.operations[append]!.name, found]))
   const explained = ir.changes?.map(change => {
     const found = change.state ? undefined : why.get(change.name)
-    return found === undefined ? change : { ...change, apart: found }
+    return found === undefined ? change : { ...change, whySeparate: found }
   })
   if (joined.size === 0) return explained === undefined ? ir : { ...ir, changes: explained }
   const into = new Map([...joined].flatMap(([i, both]) => both.map(each => [each, i] as const)))

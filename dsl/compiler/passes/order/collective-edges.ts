@@ -28,7 +28,7 @@ export const collectiveEdges = ({
     calls.push(i)
     ends.set(over(i), i)
   }
-  const meetings: CollectiveEdge[] = []
+  const orderingEdges: CollectiveEdge[] = []
   const add = (
     later: number,
     earlier: number | undefined,
@@ -36,7 +36,7 @@ export const collectiveEdges = ({
     own: boolean,
   ): void => {
     if (earlier === undefined || laneOf[earlier] === laneOf[later]) return
-    if (tick === 0 || ticksMeet(settings)) meetings.push({ later, earlier, tick, sameCommunicator: own })
+    if (tick === 0 || ticksMeet(settings)) orderingEdges.push({ later, earlier, tick, sameCommunicator: own })
   }
   const last = new Map<number, number>()
   for (const call of calls) {
@@ -51,5 +51,5 @@ export const collectiveEdges = ({
     }
     last.set(over(call), call)
   }
-  return meetings.some(({ sameCommunicator: own }) => !own) ? meetings : none
+  return orderingEdges.some(({ sameCommunicator: own }) => !own) ? orderingEdges : none
 }
