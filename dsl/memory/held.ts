@@ -4,8 +4,9 @@ import { type CommandTable, commandTableOf } from '../order/command-table.js'
 import { growthOf, type ReplayState } from './growth.js'
 import { arenaParts } from './held-in-arena.js'
 import { type HeldPart, runsTouching, stillToCome, type Touch, type Why } from './held-part.js'
+import { lastingPlaces } from './lasting.js'
 import { countedPeak, peakFrom } from './peak.js'
-import { memoryOf, tracesOf } from './plan-trace.js'
+import { tracesOf } from './plan-trace.js'
 import { type AllocationTrace, When } from './trace.js'
 
 export type { HeldPart, Why } from './held-part.js'
@@ -36,25 +37,21 @@ const successors = (plan: Plan, at: number): ReadonlyMap<number, string | undefi
 }
 
 const lastingParts = (plan: Plan, table: CommandTable, memory: number): HeldPart[] =>
-  plan.buffers.flatMap((buffer, b): HeldPart[] => {
-    const planned = plan.storage === 'planned'
-    const slots = buffer.life === 'input' || buffer.life === 'output'
-    if (table.root[b] !== b || memoryOf(plan, b) !== memory) return []
-    if (buffer.life === 'tick' && !(planned && buffer.space === 'pinned')) return []
-    if (planned && buffer.space === 'device' && !slots) return []
-    const name = bufferName(plan, b)
-    if (slots) {
-      const because = `${plan.inFlight} slots of ${buffer.bytes} bytes: one for each tick in flight`
-      return [{ buffer: b, name, bytes: buffer.bytes * plan.inFlight, why: 'slots', because }]
-    }
-    const { arenas = 1 } = plan
-    if (buffer.life === 'tick' && arenas > 1) {
-      const because = `pinned, a place of its own for each of ${arenas} ticks in flight`
-      return [{ buffer: b, name, bytes: buffer.bytes * arenas, why: 'lasting', because }]
+  plan.buffers.flatMap(({ life, bytes }, b): HeldPart[] => {
+    const places = lastingPlaces(table, b)
+    if (places === 0 || table.memory[b] !== memory) return []
+    const part = { buffer: b, name: bufferName(plan, b), bytes: bytes * places }
+    if (life === 'input' || life === 'output') {
+      const because = `${places} slots of ${bytes} bytes: one for each tick in flight`
+      return [{ ...part, why: 'slots', because }]
     }
     const because =
-      buffer.life === 'tick' ? 'pinned, with a place of its own' : `a ${buffer.life}, kept from tick to tick`
-    return [{ buffer: b, name, bytes: buffer.bytes, why: 'lasting', because }]
+      life !== 'tick'
+        ? `a ${life}, kept from tick to tick`
+        : places > 1
+          ? `pinned, a place of its own for each of ${places} ticks in flight`
+          : 'pinned, with a place of its own'
+    return [{ ...part, why: 'lasting', because }]
   })
 
 /** The roots that are allocated once event `until` of tick `tick` has been issued. */

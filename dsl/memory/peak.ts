@@ -1,9 +1,10 @@
 import type { Plan } from '../ir/plan.js'
-import { type CommandTable, commandTableOf, Kind } from '../order/command-table.js'
+import { type CommandTable, commandTableOf } from '../order/command-table.js'
 import { arenaBytes, ownBytesFrom } from './arenas.js'
 import { growthOf } from './growth.js'
+import { lastingBytes } from './lasting.js'
 import { tracesOf } from './plan-trace.js'
-import { poolPeakFrom } from './pool-peak.js'
+import { mostTicks, poolPeakFrom } from './pool-peak.js'
 import type { AllocationTrace } from './trace.js'
 
 /**
@@ -26,9 +27,6 @@ export interface Peak {
    */
   readonly reachedAt: readonly number[]
 }
-
-/** Commands that are replayed at most until the steady state. */
-const maxPeakSteps = 2 ** 26
 
 /**
  * Free chunks times lanes that are looked at. A large plan reaches its steady state within a few ticks, or
@@ -86,7 +84,7 @@ export const countedPeak = (
   traces: readonly AllocationTrace[],
   { enough, work = workFor(table.commands) }: { enough?: readonly number[] | undefined; work?: number } = {},
 ): Peak | undefined => {
-  const ticks = Math.max(4, Math.floor(maxPeakSteps / Math.max(1, table.commands)))
+  const ticks = mostTicks(table.commands)
   const fixed = lasting(table)
   const grown = traces.map((trace, m) => growthOf(trace, fixed[m]!, { ticks, work, enough: enough?.[m] }))
   const isBeyond = grown.some(({ bytes }, m) => bytes > (enough?.[m] ?? Number.POSITIVE_INFINITY))
@@ -102,19 +100,10 @@ export const countedPeak = (
 }
 
 /** By memory, the bytes that it holds whatever the commands do: with planned storage all of them. */
-const lasting = ({ plan, buffers, root, kind, memory, bytes }: CommandTable): number[] => {
-  const planned = plan.storage === 'planned'
-  const held = Array.from({ length: plan.devices + 1 }, (_, m) =>
-    planned && m < plan.devices ? arenaBytes(plan, m, ownBytesFrom(plan, m)) : 0,
-  )
-  for (let b = 0; b < buffers; b++) {
-    if (root[b] !== b) continue
-    const slots = kind[b] === Kind.input || kind[b] === Kind.output
-    const pinned = memory[b] === plan.devices
-    if (kind[b] === Kind.tick && !(planned && pinned)) continue
-    if (planned && !pinned && !slots) continue
-    const times = slots ? plan.inFlight : kind[b] === Kind.tick ? (plan.arenas ?? 1) : 1
-    held[memory[b]!]! += bytes[b]! * times
-  }
+const lasting = (table: CommandTable): number[] => {
+  const { plan } = table
+  const held = lastingBytes(table)
+  if (plan.storage === 'planned')
+    for (let d = 0; d < plan.devices; d++) held[d]! += arenaBytes(plan, d, ownBytesFrom(plan, d))
   return held
 }

@@ -1,15 +1,8 @@
-import type { Plan } from '../ir/plan.js'
 import { type CommandTable, Kind, Op } from '../order/command-table.js'
 import { LastAccesses } from '../order/last-accesses.js'
 import { Replay } from '../order/replay.js'
 import { type ArrayAllocator, heap } from '../order/scratch-arena.js'
 import { type AllocationTrace, TraceRecorder, When } from './trace.js'
-
-/** The number of a buffer's memory: its device's index, or `devices` for pinned memory. */
-export const memoryOf = (plan: Plan, b: number): number => {
-  const buffer = plan.buffers[b]!
-  return buffer.space === 'pinned' ? plan.devices : Math.min(Math.max(0, buffer.device), plan.devices - 1)
-}
 
 const inFirst = 1
 const inLater = 2

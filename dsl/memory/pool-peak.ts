@@ -1,6 +1,7 @@
 import type { Plan } from '../ir/plan.js'
-import { type CommandTable, commandTableOf, Kind } from '../order/command-table.js'
+import { type CommandTable, commandTableOf } from '../order/command-table.js'
 import { type ArrayAllocator, withScratchArena } from '../order/scratch-arena.js'
+import { lastingBytes } from './lasting.js'
 import { tracesOf } from './plan-trace.js'
 import { RangePool, rounded } from './range-pool.js'
 import { ReleasePoints } from './release-points.js'
@@ -29,8 +30,11 @@ export interface PoolPeak {
   readonly reachedAt: readonly number[]
 }
 
-/** Commands that are replayed at most, and free ranges that are looked at. */
-const maxSteps = 2 ** 26
+/** Ticks that are replayed at most until the steady state: some 2^26 commands. */
+export const mostTicks = (commands: number): number =>
+  Math.max(4, Math.floor(2 ** 26 / Math.max(1, commands)))
+
+/** Free ranges that are looked at, at most. In a tick of a large plan there are more of them. */
 const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 24 : 2 ** 26)
 
 /**
@@ -63,10 +67,10 @@ export const poolPeakFrom = (
   { enough, ticks, work }: PoolLimits = {},
 ): PoolPeak => {
   const { plan, commands } = table
-  const replayed = lastingOf(table).map((bytes, memory) =>
+  const replayed = lastingBytes(table, rounded).map((bytes, memory) =>
     withScratchArena(allocator =>
       replay(traces[memory]!, bytes, allocator, {
-        ticks: ticks ?? Math.max(4, Math.floor(maxSteps / Math.max(1, commands))),
+        ticks: ticks ?? mostTicks(commands),
         work: work ?? (ticks === undefined ? workFor(commands) : Number.POSITIVE_INFINITY),
         enough: enough?.[memory] ?? Number.POSITIVE_INFINITY,
       }),
@@ -80,17 +84,6 @@ export const poolPeakFrom = (
     first: replayed.map(({ first }) => first),
     reachedAt: replayed.map(({ reachedAt }) => reachedAt),
   }
-}
-
-/** By memory, the whole granules that it holds apart from its pool: what lives on, and slots. */
-export const lastingOf = ({ plan, buffers, root, kind, memory, bytes }: CommandTable): number[] => {
-  const held = new Array<number>(plan.devices + 1).fill(0)
-  for (let b = 0; b < buffers; b++) {
-    if (root[b] !== b || kind[b] === Kind.tick) continue
-    const slots = kind[b] === Kind.input || kind[b] === Kind.output ? plan.inFlight : 1
-    held[memory[b]!]! += rounded(bytes[b]!) * slots
-  }
-  return held
 }
 
 interface Replayed {

@@ -1,4 +1,4 @@
-import type { Plan } from '../ir/plan.js'
+import type { Plan, PlanBuffer } from '../ir/plan.js'
 import { type ByteIntervals, byteIntervalsOf } from './byte-intervals.js'
 import { eachBuffer, eachNode, flatCommandsOf } from './compiled-plan.js'
 import { areWellFormed, type FlatCommands, flatCommandsFrom, Op } from './flat-commands.js'
@@ -86,6 +86,10 @@ export const commandTableOf = (plan: Plan, allocator: ArrayAllocator = heap): Co
   return { plan, lanes, ...flat, ...places, accessRoot, ...subjects, ordered, shared, intervals, allocator }
 }
 
+/** The number of a buffer's memory: its device's index, or `devices` for pinned memory. */
+export const memoryOf = ({ devices }: Plan, { space, device }: PlanBuffer): number =>
+  space === 'pinned' ? devices : Math.min(Math.max(0, device), devices - 1)
+
 const placesOf = (plan: Plan, allocator: ArrayAllocator) => {
   const list = eachBuffer(plan)
   const buffers = list.length
@@ -104,8 +108,7 @@ const placesOf = (plan: Plan, allocator: ArrayAllocator) => {
     home[b] = isId(buffer.home, lanes) ? buffer.home : 0
     kind[b] = kinds[buffer.life] ?? Kind.tick
     bytes[b] = buffer.bytes
-    memory[b] =
-      buffer.space === 'pinned' ? plan.devices : Math.min(Math.max(0, buffer.device), plan.devices - 1)
+    memory[b] = memoryOf(plan, buffer)
   }
   return { buffers, root, home, kind, bytes, memory, views }
 }

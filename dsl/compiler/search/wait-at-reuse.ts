@@ -1,6 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
-import { lastingOf, rounded } from '../../memory/pool-peak.js'
+import { lastingBytes } from '../../memory/lasting.js'
+import { rounded } from '../../memory/pool-peak.js'
 import { RangePool } from '../../memory/range-pool.js'
 import { ReleasePoints } from '../../memory/release-points.js'
 import { type CommandTable, commandTableOf, Op } from '../../order/command-table.js'
@@ -92,7 +93,7 @@ class PoolReplay {
     private readonly most: number,
   ) {
     this.frontiers = new Replay(table)
-    this.pools = lastingOf(table).map(bytes => new RangePool(table.lanes, bytes))
+    this.pools = lastingBytes(table, rounded).map(bytes => new RangePool(table.lanes, bytes))
     this.nextNode = nextNodes(table)
     this.offset = new Float64Array(table.buffers)
   }

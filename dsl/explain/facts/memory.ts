@@ -1,5 +1,5 @@
 import type { Plan } from '../../ir/plan.js'
-import { memoryOf } from '../../memory/plan-trace.js'
+import { memoryOf } from '../../order/command-table.js'
 import { runsOf } from './runs.js'
 
 /** Bytes of device memory in use from a moment on, in microseconds. */
@@ -25,8 +25,8 @@ export const memoryInUse = (plan: Plan, spans: readonly RunTime[], device = 0): 
   const runs = runsOf(plan)
   const touched = runs.map(({ reads, writes }) => [...new Set([...reads, ...writes].map(({ root }) => root))])
   let lasting = 0
-  plan.buffers.forEach((buffer, b) => {
-    if (buffer.alias !== undefined || memoryOf(plan, b) !== device || buffer.life === 'tick') return
+  plan.buffers.forEach(buffer => {
+    if (buffer.alias !== undefined || memoryOf(plan, buffer) !== device || buffer.life === 'tick') return
     lasting +=
       buffer.life === 'input' || buffer.life === 'output' ? buffer.bytes * plan.inFlight : buffer.bytes
   })
@@ -34,7 +34,7 @@ export const memoryInUse = (plan: Plan, spans: readonly RunTime[], device = 0): 
   for (const { tick, run, start, end } of spans)
     for (const b of touched[run]!) {
       const buffer = plan.buffers[b]!
-      if (buffer.life !== 'tick' || memoryOf(plan, b) !== device) continue
+      if (buffer.life !== 'tick' || memoryOf(plan, buffer) !== device) continue
       const key = `${tick} ${b}`
       const known = open.get(key)
       if (known === undefined) open.set(key, { from: start, to: end, bytes: buffer.bytes })
