@@ -1,5 +1,5 @@
-import { type ArrayAllocator, withScratchArena } from '../order/scratch-arena.js'
-import { BitSets } from './bit-sets.js'
+import { BitSets } from '../collections/bit-sets.js'
+import { type ArrayAllocator, withScratchArena } from '../collections/scratch-arena.js'
 import { readinessOf } from './readiness.js'
 import { SteadyState } from './steady-state.js'
 import { type AllocationTrace, When } from './trace.js'

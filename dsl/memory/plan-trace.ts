@@ -1,7 +1,7 @@
+import { type ArrayAllocator, heap } from '../collections/scratch-arena.js'
 import { type CommandTable, Kind, Op } from '../order/command-table.js'
 import { LastAccesses } from '../order/last-accesses.js'
 import { Replay } from '../order/replay.js'
-import { type ArrayAllocator, heap } from '../order/scratch-arena.js'
 import { type AllocationTrace, TraceRecorder, When } from './trace.js'
 
 const inFirst = 1

@@ -1,6 +1,6 @@
+import { type ArrayAllocator, withScratchArena } from '../collections/scratch-arena.js'
 import type { Plan } from '../ir/plan.js'
 import { type CommandTable, commandTableOf } from '../order/command-table.js'
-import { type ArrayAllocator, withScratchArena } from '../order/scratch-arena.js'
 import { lastingBytes } from './lasting.js'
 import { tracesOf } from './plan-trace.js'
 import { RangePool, rounded } from './range-pool.js'

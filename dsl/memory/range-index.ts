@@ -1,5 +1,5 @@
+import { SortedPairs } from '../collections/sorted-pairs.js'
 import type { FreeRanges } from './free-ranges.js'
-import { SortedPairs } from './sorted-pairs.js'
 
 /** A set of bytes, as the stretches that they make up. */
 class Stretches {

@@ -1,4 +1,4 @@
-import type { ArrayAllocator } from '../order/scratch-arena.js'
+import type { ArrayAllocator } from '../collections/scratch-arena.js'
 import { type AllocationTrace, prefixSums } from './trace.js'
 
 /**

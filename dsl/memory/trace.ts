@@ -1,4 +1,4 @@
-import { type ArrayAllocator, heap } from '../order/scratch-arena.js'
+import { type ArrayAllocator, heap } from '../collections/scratch-arena.js'
 
 /**
  * In which ticks an event happens. Only a plan that leaks, or that frees first, has events that are not in

@@ -1,7 +1,7 @@
+import type { ArrayAllocator } from '../collections/scratch-arena.js'
 import type { Plan } from '../ir/plan.js'
 import { eachBuffer } from './compiled-plan.js'
 import { type FlatCommands, Mode } from './flat-commands.js'
-import type { ArrayAllocator } from './scratch-arena.js'
 
 /**
  * The accesses of runs, by bytes. A root whose views are accessed is cut at their first and last bytes into

@@ -1,8 +1,8 @@
+import { type ArrayAllocator, heap } from '../collections/scratch-arena.js'
 import type { Plan, PlanBuffer } from '../ir/plan.js'
 import { type ByteIntervals, byteIntervalsOf } from './byte-intervals.js'
 import { eachBuffer, eachNode, flatCommandsOf } from './compiled-plan.js'
 import { areWellFormed, type FlatCommands, flatCommandsFrom, Op } from './flat-commands.js'
-import { type ArrayAllocator, heap } from './scratch-arena.js'
 
 export { Mode, Op } from './flat-commands.js'
 

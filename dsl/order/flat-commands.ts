@@ -1,5 +1,5 @@
+import type { ArrayAllocator } from '../collections/scratch-arena.js'
 import type { Command, Plan } from '../ir/plan.js'
-import type { ArrayAllocator } from './scratch-arena.js'
 
 /**
  * Operation codes. `previous` is a wait for the previous tick; `broken` is an invalid command, or one that

@@ -1,4 +1,4 @@
-import { type ArrayAllocator, heap } from './scratch-arena.js'
+import { type ArrayAllocator, heap } from '../collections/scratch-arena.js'
 
 /** The number of lanes, of events, and of ticks in flight of a replay. */
 export interface FrontiersOf {

@@ -1,7 +1,7 @@
+import type { ArrayAllocator } from '../collections/scratch-arena.js'
 import type { PlanGraph } from '../ir/plan.js'
 import { Op } from './flat-commands.js'
 import { Frontiers } from './frontiers.js'
-import type { ArrayAllocator } from './scratch-arena.js'
 
 /**
  * The graphs of a plan in flat arrays: graph g has the commands from[g] up to to[g], and the edges

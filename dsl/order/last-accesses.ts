@@ -1,4 +1,4 @@
-import type { ArrayAllocator } from './scratch-arena.js'
+import type { ArrayAllocator } from '../collections/scratch-arena.js'
 
 /** Numbers of one entry: 1 + its lane, its point, the entry that follows. */
 const size = 3

@@ -1,8 +1,8 @@
 import * as E from 'fp-ts/lib/Either.js'
+import { heap } from '../collections/scratch-arena.js'
 import type { Command, Plan, PlanBuffer, PlanGraph, PlanNode } from '../ir/plan.js'
 import { commandTableOf } from '../order/command-table.js'
 import { graphEdgesOf } from '../order/graph-edges.js'
-import { heap } from '../order/scratch-arena.js'
 import { notPlanned, type TreeFault, unknownPort, unsupported } from './messages.js'
 
 /** Ports of a plan whose values lie in the tree's arena, by name. */

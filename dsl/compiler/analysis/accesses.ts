@@ -1,4 +1,4 @@
-import { heap } from '../../order/scratch-arena.js'
+import { heap } from '../../collections/scratch-arena.js'
 import type { Accesses, Buffer, Operation } from './ir.js'
 
 export const accessesOf = (operations: readonly Operation[], buffers: readonly Buffer[]): Accesses => {

@@ -1,4 +1,4 @@
-import { type ArrayAllocator, heap } from '../../order/scratch-arena.js'
+import { type ArrayAllocator, heap } from '../../collections/scratch-arena.js'
 
 /**
  * Items grouped by operation: `at[id]` is the operation of item `id`, or -1. The items of operation i are

@@ -1,7 +1,7 @@
+import { type ArrayAllocator, heap } from '../../collections/scratch-arena.js'
 import { asNode, callOf, type Demand, demandOf } from '../../machine/cost.js'
 import { laneDepth } from '../../machine/machine.js'
 import { type Usage, usageOf } from '../../machine/usage.js'
-import { type ArrayAllocator, heap } from '../../order/scratch-arena.js'
 import type { Operation } from './ir.js'
 import { type Work, workOf } from './operations.js'
 import type { Settings } from './options.js'

@@ -1,4 +1,4 @@
-import { type ArrayAllocator, heap } from '../../order/scratch-arena.js'
+import { type ArrayAllocator, heap } from '../../collections/scratch-arena.js'
 import type { Operation } from './ir.js'
 
 /**

@@ -1,4 +1,4 @@
-import { heap } from '../../order/scratch-arena.js'
+import { heap } from '../../collections/scratch-arena.js'
 import { accessesOf, rootsOf } from './accesses.js'
 import type { Buffer, Collective, Lowered, Operation } from './ir.js'
 

@@ -1,6 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
+import { type ArrayAllocator, heap, withScratchArena } from '../../collections/scratch-arena.js'
 import { LastAccesses } from '../../order/last-accesses.js'
-import { type ArrayAllocator, heap, withScratchArena } from '../../order/scratch-arena.js'
 import { byOperation } from '../analysis/by-operation.js'
 import { homesOf } from '../analysis/device-of.js'
 import type { Lifetimes, Synchronized } from '../analysis/ir.js'

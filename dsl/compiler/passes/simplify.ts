@@ -1,7 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
+import { type ArrayAllocator, withScratchArena } from '../../collections/scratch-arena.js'
 import type { GraphNode } from '../../ir/graph.js'
 import { isShared } from '../../language/communicator.js'
-import { type ArrayAllocator, withScratchArena } from '../../order/scratch-arena.js'
 import type { Checked } from '../analysis/ir.js'
 import { liveNodes } from '../analysis/live-nodes.js'
 import { donatedReads, isView } from '../analysis/operators.js'

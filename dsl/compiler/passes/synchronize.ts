@@ -1,5 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { type ArrayAllocator, heap, withScratchArena } from '../../order/scratch-arena.js'
+import { type ArrayAllocator, heap, withScratchArena } from '../../collections/scratch-arena.js'
 import { startsOf } from '../analysis/control-edges.js'
 import { type Hazards, hazardsOf } from '../analysis/hazards.js'
 import type { CollectiveEdge, Ordered, Synchronized, Waits } from '../analysis/ir.js'

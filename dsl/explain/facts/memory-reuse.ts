@@ -1,9 +1,9 @@
+import { IntervalMap } from '../../collections/interval-map.js'
+import { heap } from '../../collections/scratch-arena.js'
 import { bufferName, joinNames, laneName, nodeName } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
 import { type CommandTable, commandTableOf, Op } from '../../order/command-table.js'
-import { IntervalMap } from '../../order/interval-map.js'
 import { LastAccesses } from '../../order/last-accesses.js'
-import { heap } from '../../order/scratch-arena.js'
 import { HappensBefore } from './happens-before.js'
 
 /** Planned storage: `buffer` reuses bytes that were last of the buffer `from`. */

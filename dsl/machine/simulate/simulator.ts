@@ -1,4 +1,4 @@
-import { PriorityQueue } from '../../order/priority-queue.js'
+import { PriorityQueue } from '../../collections/priority-queue.js'
 import { CauseCode as Cause } from './cause.js'
 import { Sharing } from './sharing.js'
 import { Step, type Workload } from './workload.js'

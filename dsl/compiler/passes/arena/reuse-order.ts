@@ -1,4 +1,4 @@
-import { IntervalMap } from '../../../order/interval-map.js'
+import { IntervalMap } from '../../../collections/interval-map.js'
 import type { Arena, Ordered, Synchronized, WindowEdge } from '../../analysis/ir.js'
 import type { LiveRanges } from '../../analysis/live-ranges.js'
 import { ticksMeet } from '../../analysis/options.js'

@@ -1,5 +1,5 @@
+import { type ArrayAllocator, heap, withScratchArena } from '../../../collections/scratch-arena.js'
 import { type FlatCommands, Mode, Op } from '../../../order/flat-commands.js'
-import { type ArrayAllocator, heap, withScratchArena } from '../../../order/scratch-arena.js'
 import { byOperation } from '../../analysis/by-operation.js'
 import type { Accesses, Lifetimes } from '../../analysis/ir.js'
 

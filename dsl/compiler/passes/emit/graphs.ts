@@ -1,9 +1,9 @@
+import { withScratchArena } from '../../../collections/scratch-arena.js'
 import type { PlanBuffer, PlanLane, PlanNode } from '../../../ir/plan.js'
 import type { Listing } from '../../../order/compiled-plan.js'
 import { type FlatCommands, Mode, Op } from '../../../order/flat-commands.js'
 import { type FlatGraphs, graphEdgesOf, type Ranges } from '../../../order/graph-edges.js'
 import { whyNoNode } from '../../../order/graph-nodes.js'
-import { withScratchArena } from '../../../order/scratch-arena.js'
 
 /** The facts of a plan that decide what may be in a graph. */
 interface Plan {

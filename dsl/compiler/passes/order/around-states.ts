@@ -1,4 +1,4 @@
-import { PriorityQueue } from '../../../order/priority-queue.js'
+import { PriorityQueue } from '../../../collections/priority-queue.js'
 import type { Lowered } from '../../analysis/ir.js'
 import type { StateCores } from '../../analysis/state-cores.js'
 

@@ -1,4 +1,4 @@
-import { heap } from '../../../order/scratch-arena.js'
+import { heap } from '../../../collections/scratch-arena.js'
 import type { Lowered } from '../../analysis/ir.js'
 
 /**

@@ -1,6 +1,6 @@
+import { LeastKey } from '../../../collections/least-key.js'
+import { PriorityQueue } from '../../../collections/priority-queue.js'
 import { poolsPerDevice } from '../../../machine/usage.js'
-import { LeastKey } from '../../../order/least-key.js'
-import { PriorityQueue } from '../../../order/priority-queue.js'
 import type { Costs } from '../../analysis/costs.js'
 import type { Dependencies } from '../../analysis/dependencies.js'
 import type { Operation } from '../../analysis/ir.js'
