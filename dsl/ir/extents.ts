@@ -113,148 +113,146 @@ const dense = (count: number, dtype: DType): Reach => ({
 /** The write that offers scratch to a library, where there is one. */
 const scratch = (bytes = 0): readonly Reach[] => (bytes > 0 ? [{ first: 0, end: bytes, align: 1 }] : [])
 
+type NeedsOf<Spec> = (kernel: Spec) => Needs | undefined
+
 // Products beyond 2^53 are not exact, but far beyond any buffer, whose bytes are.
-const needsOf = (kernel: KernelSpec): Needs | undefined => {
-  switch (kernel.kind) {
-    case 'copy': {
-      const parts = kernel.parts ?? 1
-      const source = { first: 0, end: kernel.bytes / parts, align: 1 }
-      return {
-        reads: new Array<Reach>(parts).fill(source),
-        writes: [{ first: 0, end: kernel.bytes, align: 1 }],
-      }
+const needs: {
+  readonly [Kind in KernelSpec['kind']]: NeedsOf<Extract<KernelSpec, { readonly kind: Kind }>>
+} = {
+  copy: kernel => {
+    const parts = kernel.parts ?? 1
+    const source = { first: 0, end: kernel.bytes / parts, align: 1 }
+    return {
+      reads: new Array<Reach>(parts).fill(source),
+      writes: [{ first: 0, end: kernel.bytes, align: 1 }],
     }
-    case 'map': {
-      return {
-        reads: kernel.operands.map(operand => {
-          let least = operand.offset
-          let most = operand.offset
-          const reach = (size: number, stride: number) => {
-            const span = stride * (size - 1)
-            if (span < 0) least += span
-            else most += span
-          }
-          kernel.shape.forEach((size, d) => {
-            reach(size, operand.strides[d] ?? 0)
-          })
-          if (operand.indexed !== undefined) reach(operand.indexed.length, operand.indexed.step)
-          const bytes = elementBytes[operand.dtype]
-          return { first: least * bytes, end: (most + 1) * bytes, align: bytes }
-        }),
-        writes: kernel.results.map(result => dense(resultElements(kernel, result), result.dtype)),
-      }
-    }
-    case 'matmul': {
-      const { m, n, k, batch, transposeA, transposeB, a, b, c, workspace, epilogue = {} } = kernel
-      const of = (operand: MatmulOperand, sizes: readonly [number, number]): Reach => {
+  },
+  map: kernel => {
+    return {
+      reads: kernel.operands.map(operand => {
+        let least = operand.offset
+        let most = operand.offset
+        const reach = (size: number, stride: number) => {
+          const span = stride * (size - 1)
+          if (span < 0) least += span
+          else most += span
+        }
+        kernel.shape.forEach((size, d) => {
+          reach(size, operand.strides[d] ?? 0)
+        })
+        if (operand.indexed !== undefined) reach(operand.indexed.length, operand.indexed.step)
         const bytes = elementBytes[operand.dtype]
-        const [first, end] = matmulReach(operand, batch, sizes)
-        return { first: first * bytes, end: end * bytes, align: bytes }
-      }
-      const result = of(c, [m, n])
-      const bias = epilogue.bias ? [dense(n, c.dtype)] : []
-      const auxiliary = epilogue.auxiliary ? [{ ...result, align: auxiliaryAlignment }] : []
-      return {
-        reads: [
-          of(a, transposeA ? [k, m] : [m, k]),
-          of(b, transposeB ? [n, k] : [k, n]),
-          ...bias,
-          ...(epilogue.residual ? [result] : []),
-        ],
-        writes: [result, ...auxiliary, ...scratch(workspace)],
-      }
+        return { first: least * bytes, end: (most + 1) * bytes, align: bytes }
+      }),
+      writes: kernel.results.map(result => dense(resultElements(kernel, result), result.dtype)),
     }
-    case 'attention': {
-      const { batch, heads, groups, queries, keys, size, valueSize, dtype, q, k, v, y, mask, length } = kernel
-      const { appended = 0 } = kernel
-      const reach = (operand: AttentionOperand, sizes: readonly number[], row: number): Reach => {
-        const end = operand.strides.reduce(
-          (sum, step, d) => sum + step * (sizes[d]! - 1),
-          operand.offset + row,
-        )
-        const bytes = elementBytes[dtype]
-        return { first: operand.offset * bytes, end: end * bytes, align: bytes }
-      }
-      const seen = [batch, heads, queries, keys]
-      const masks = mask?.strides.reduce((sum, step, d) => sum + step * (seen[d]! - 1), 1)
-      const caches = [reach(k, [batch, groups, keys], size), reach(v, [batch, groups, keys], valueSize)]
-      const rows = [size, valueSize].map(row => dense(batch * groups * appended * row, dtype))
-      return {
-        reads: [
-          reach(q, [batch, heads, queries], size),
-          ...caches,
-          ...(mask === undefined ? [] : [dense(masks!, mask.dtype)]),
-          ...(length ? [dense(1, 'i32')] : []),
-          ...(appended === 0 ? [] : [...rows, dense(1, 'i32')]),
-        ],
-        writes: [
-          reach(y, [batch, heads, queries], valueSize),
-          ...(appended === 0 ? [] : caches),
-          ...scratch(kernel.workspace),
-        ],
-        ...(appended === 0 ? {} : { inPlace: [1, 2] }),
-      }
+  },
+  matmul: kernel => {
+    const { m, n, k, batch, transposeA, transposeB, a, b, c, workspace, epilogue = {} } = kernel
+    const of = (operand: MatmulOperand, sizes: readonly [number, number]): Reach => {
+      const bytes = elementBytes[operand.dtype]
+      const [first, end] = matmulReach(operand, batch, sizes)
+      return { first: first * bytes, end: end * bytes, align: bytes }
     }
-    case 'conv': {
-      const { batch, groups, channels, filters, dtype, spatial } = kernel
-      const sized = (sizes: readonly number[], first: number) =>
-        dense(
-          sizes.reduce((count, size) => count * size, first),
-          dtype,
-        )
-      const [inputs, kernels] = [spatial.map(({ input }) => input), spatial.map(dim => dim.kernel)]
-      return {
-        reads: [sized(inputs, batch * groups * channels), sized(kernels, groups * filters * channels)],
-        writes: [sized(spatial.map(convOutput), batch * groups * filters), ...scratch(kernel.workspace)],
-      }
+    const result = of(c, [m, n])
+    const bias = epilogue.bias ? [dense(n, c.dtype)] : []
+    const auxiliary = epilogue.auxiliary ? [{ ...result, align: auxiliaryAlignment }] : []
+    return {
+      reads: [
+        of(a, transposeA ? [k, m] : [m, k]),
+        of(b, transposeB ? [n, k] : [k, n]),
+        ...bias,
+        ...(epilogue.residual ? [result] : []),
+      ],
+      writes: [result, ...auxiliary, ...scratch(workspace)],
     }
-    case 'reduce':
-      return {
-        reads: [dense(kernel.outer * kernel.length * kernel.inner, kernel.input)],
-        writes: [dense(kernel.outer * (kernel.count ?? 1) * kernel.inner, kernel.output)],
-      }
-    case 'scan': {
-      const count = kernel.outer * kernel.length * kernel.inner
-      return { reads: [dense(count, kernel.input)], writes: [dense(count, kernel.output)] }
+  },
+  attention: kernel => {
+    const { batch, heads, groups, queries, keys, size, valueSize, dtype, q, k, v, y, mask, length } = kernel
+    const { appended = 0 } = kernel
+    const reach = (operand: AttentionOperand, sizes: readonly number[], row: number): Reach => {
+      const end = operand.strides.reduce((sum, step, d) => sum + step * (sizes[d]! - 1), operand.offset + row)
+      const bytes = elementBytes[dtype]
+      return { first: operand.offset * bytes, end: end * bytes, align: bytes }
     }
-    case 'join': {
-      const { outer, inner, dtype, pieces } = kernel
-      const of = (length: number) => dense(outer * length * inner, dtype)
-      return {
-        reads: pieces.filter(({ fill }) => fill === undefined).map(({ length }) => of(length)),
-        writes: [of(pieces.reduce((total, { length }) => total + length, 0))],
-      }
+    const seen = [batch, heads, queries, keys]
+    const masks = mask?.strides.reduce((sum, step, d) => sum + step * (seen[d]! - 1), 1)
+    const caches = [reach(k, [batch, groups, keys], size), reach(v, [batch, groups, keys], valueSize)]
+    const rows = [size, valueSize].map(row => dense(batch * groups * appended * row, dtype))
+    return {
+      reads: [
+        reach(q, [batch, heads, queries], size),
+        ...caches,
+        ...(mask === undefined ? [] : [dense(masks!, mask.dtype)]),
+        ...(length ? [dense(1, 'i32')] : []),
+        ...(appended === 0 ? [] : [...rows, dense(1, 'i32')]),
+      ],
+      writes: [
+        reach(y, [batch, heads, queries], valueSize),
+        ...(appended === 0 ? [] : caches),
+        ...scratch(kernel.workspace),
+      ],
+      ...(appended === 0 ? {} : { inPlace: [1, 2] }),
     }
-    case 'random':
-      return {
-        reads: [{ first: 0, end: 0, align: 1 }, dense(1, 'i32')],
-        writes: [dense(kernel.count, kernel.dtype)],
-      }
-    case 'gather': {
-      const { outer, length, inner, count, dtype, along = false } = kernel
-      const indices = along ? outer * count * inner : count
-      return {
-        reads: [dense(outer * length * inner, dtype), dense(indices, 'i32')],
-        writes: [dense(outer * count * inner, dtype)],
-      }
+  },
+  conv: kernel => {
+    const { batch, groups, channels, filters, dtype, spatial } = kernel
+    const sized = (sizes: readonly number[], first: number) =>
+      dense(
+        sizes.reduce((count, size) => count * size, first),
+        dtype,
+      )
+    const [inputs, kernels] = [spatial.map(({ input }) => input), spatial.map(dim => dim.kernel)]
+    return {
+      reads: [sized(inputs, batch * groups * channels), sized(kernels, groups * filters * channels)],
+      writes: [sized(spatial.map(convOutput), batch * groups * filters), ...scratch(kernel.workspace)],
     }
-    case 'scatterAdd': {
-      const { outer, length, inner, count, input, output } = kernel
-      return {
-        reads: [dense(outer * count * inner, input), dense(count, 'i32'), dense(count, 'i32')],
-        writes: [dense(outer * length * inner, output)],
-      }
+  },
+  reduce: kernel => ({
+    reads: [dense(kernel.outer * kernel.length * kernel.inner, kernel.input)],
+    writes: [dense(kernel.outer * (kernel.count ?? 1) * kernel.inner, kernel.output)],
+  }),
+  scan: kernel => {
+    const count = kernel.outer * kernel.length * kernel.inner
+    return { reads: [dense(count, kernel.input)], writes: [dense(count, kernel.output)] }
+  },
+  join: kernel => {
+    const { outer, inner, dtype, pieces } = kernel
+    const of = (length: number) => dense(outer * length * inner, dtype)
+    return {
+      reads: pieces.filter(({ fill }) => fill === undefined).map(({ length }) => of(length)),
+      writes: [of(pieces.reduce((total, { length }) => total + length, 0))],
     }
-    case 'append': {
-      const { outer, length, inner, count, dtype } = kernel
-      const whole = dense(outer * length * inner, dtype)
-      return {
-        reads: [whole, dense(outer * count * inner, dtype), dense(1, 'i32')],
-        writes: [whole],
-        inPlace: [0],
-      }
+  },
+  random: kernel => ({
+    reads: [{ first: 0, end: 0, align: 1 }, dense(1, 'i32')],
+    writes: [dense(kernel.count, kernel.dtype)],
+  }),
+  gather: kernel => {
+    const { outer, length, inner, count, dtype, along = false } = kernel
+    const indices = along ? outer * count * inner : count
+    return {
+      reads: [dense(outer * length * inner, dtype), dense(indices, 'i32')],
+      writes: [dense(outer * count * inner, dtype)],
     }
-    case 'cuda':
-      return undefined
-  }
+  },
+  scatterAdd: kernel => {
+    const { outer, length, inner, count, input, output } = kernel
+    return {
+      reads: [dense(outer * count * inner, input), dense(count, 'i32'), dense(count, 'i32')],
+      writes: [dense(outer * length * inner, output)],
+    }
+  },
+  append: kernel => {
+    const { outer, length, inner, count, dtype } = kernel
+    const whole = dense(outer * length * inner, dtype)
+    return {
+      reads: [whole, dense(outer * count * inner, dtype), dense(1, 'i32')],
+      writes: [whole],
+      inPlace: [0],
+    }
+  },
+  cuda: () => undefined,
 }
+
+const needsOf = (kernel: KernelSpec): Needs | undefined => (needs[kernel.kind] as NeedsOf<KernelSpec>)(kernel)
