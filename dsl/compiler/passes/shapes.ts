@@ -1,8 +1,8 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { GraphNode } from '../../ir/graph.js'
+import { markLive } from '../../language/live.js'
 import type { Read } from '../../language/operators/operator.js'
 import type { Checked } from '../analysis/ir.js'
-import { liveNodes } from '../analysis/live-nodes.js'
 import { isView, operatorOf } from '../analysis/operators.js'
 import { type Passed, pass } from '../analysis/pass.js'
 import { rewritten } from '../analysis/rewritten.js'
@@ -35,7 +35,7 @@ export const shapes = pass('shapes', (ir: Checked): Passed<Checked> => {
       : node
   })
   // Callers name parameters.
-  const alive = liveNodes(
+  const alive = markLive(
     { ...ir, nodes },
     id => id,
     ({ op }) => op === 'param',

@@ -2,8 +2,8 @@ import * as E from 'fp-ts/lib/Either.js'
 import { type ArrayAllocator, withScratchArena } from '../../collections/scratch-arena.js'
 import type { GraphNode } from '../../ir/graph.js'
 import { isShared } from '../../language/communicator.js'
+import { markLive } from '../../language/live.js'
 import type { Checked } from '../analysis/ir.js'
-import { liveNodes } from '../analysis/live-nodes.js'
 import { donatedReads, isView } from '../analysis/operators.js'
 import { type Passed, pass } from '../analysis/pass.js'
 
@@ -149,7 +149,7 @@ export const simplify = pass(
 
 const simplified = (ir: Checked, allocator: ArrayAllocator): Checked => {
   const stands = merge(ir.nodes, allocator)
-  const alive = liveNodes(ir, id => stands[id]!)
+  const alive = markLive(ir, id => stands[id]!)
   const renumbered = new Int32Array(ir.nodes.length).fill(-1)
   let count = 0
   for (const node of ir.nodes) if (alive[node.id]) renumbered[node.id] = count++
