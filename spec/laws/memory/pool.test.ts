@@ -71,6 +71,9 @@ describe('the peak of law L9', () => {
         const plan = orThrow(compile(patternGraph(pattern), { mode: 'eager', inFlight }))
         const { device, exact } = peakOf(plan)
         expect(exact).toBe(true)
+        // An enforced bound is what the pool takes in one tick: the oracle counts bytes over ticks that
+        // overlap.
+        fc.pre(plan.boundKind !== 'enforced')
         expect(oraclePeak(plan, 8).bytes[0]).toBeLessThanOrEqual(device[0]!)
       }),
       { numRuns: runs(20) },
