@@ -1,4 +1,5 @@
 import { Replay } from '../order/replay.js'
+import { callsInOrder } from './l8-concurrent.js'
 import { type Blame, type Call, callText, type Group, type Match, type World } from './l8-matching.js'
 
 /** One step of a circle: `rank` is in the group of the step before too, which waits for it. */
@@ -186,33 +187,15 @@ const directlyBefore = (
 ): ReadonlyMap<number, readonly number[]> => {
   const before = new Map<number, number[]>()
   if (calls.length === 0) return before
-  const { table } = calls[0]!.rank
-  const replay = new Replay(table)
+  const replay = new Replay(calls[0]!.rank.table)
   const issued: { readonly match: number; readonly lane: number; readonly point: number }[] = []
-  const latest = new Map<Group, Int32Array>()
-  for (let tick = 0; tick < 2; tick++) {
-    replay.begin()
-    let next = 0
-    for (let c = 0; c < table.commands; c++) {
-      const call = calls[next]
-      if (call?.command !== c) {
-        replay.step(c)
-        continue
-      }
-      next++
-      const lane = table.lane[c]!
-      // Calls over one communicator begin in issue order, whatever their lanes.
-      const known = latest.get(call.group)
-      if (known !== undefined) replay.join(lane, known, 0)
-      const match = matchOf(call) + tick * perTick
-      before.set(
-        match,
-        issued.filter(other => replay.isBefore(lane, other.lane, other.point)).map(other => other.match),
-      )
-      replay.step(c)
-      issued.push({ match, lane, point: replay.now(lane) })
-      latest.set(call.group, replay.known.slice(lane * table.lanes, (lane + 1) * table.lanes))
-    }
+  for (const { call, tick, lane, point } of callsInOrder(replay, calls, ({ group }) => group)) {
+    const match = matchOf(call) + tick * perTick
+    before.set(
+      match,
+      issued.filter(other => replay.isBefore(lane, other.lane, other.point)).map(other => other.match),
+    )
+    issued.push({ match, lane, point })
   }
   return before
 }

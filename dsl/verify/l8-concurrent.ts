@@ -4,21 +4,31 @@ import { conflictsOf } from '../order/conflicting-communicators.js'
 import { Replay } from '../order/replay.js'
 import { type Blame, type Call, callText, type Group, type World } from './l8-matching.js'
 
+/** A call at the moment before it is issued: the lane's frontier has what the calls before it there had. */
+export interface Issuing<K, C> {
+  readonly call: C
+  readonly communicator: K
+  readonly tick: number
+  readonly lane: number
+  /** The point that it gets. */
+  readonly point: number
+  /** By communicator, the latest call that has been issued. */
+  readonly latest: ReadonlyMap<K, Issuing<K, C>>
+}
+
 /**
- * Calls `found` for each call that may be concurrent with the latest one over a communicator that conflicts
- * with its own, in issue order, until it returns true. Calls over one communicator begin in issue order
- * whatever their lanes (NCCL's rule), so what is before one of them is before all that follow it there. Two
- * ticks decide, as for L1 and L2.
+ * The calls of two ticks in issue order, which decide as for L1 and L2. Calls over one communicator begin in
+ * issue order whatever their lanes (NCCL's rule), so what is before one of them is before all that follow it
+ * there.
  */
-export const eachConcurrent = <K, C extends { readonly command: number }>(
+export function* callsInOrder<K, C extends { readonly command: number }>(
   replay: Replay,
   calls: readonly C[],
   communicatorOf: (call: C) => K,
-  conflicts: (communicator: K) => Iterable<K>,
-  found: (call: C, other: C, isOfTickBefore: boolean) => boolean | undefined,
-): void => {
+): Generator<Issuing<K, C>> {
   const { table, lanes, known } = replay
-  const last = new Map<K, { call: C; lane: number; point: number; tick: number; frontier: Int32Array }>()
+  const latest = new Map<K, Issuing<K, C>>()
+  const frontiers = new Map<K, Int32Array>()
   for (let tick = 0; tick < 2; tick++) {
     replay.begin()
     let next = 0
@@ -29,20 +39,36 @@ export const eachConcurrent = <K, C extends { readonly command: number }>(
         continue
       }
       next++
-      const own = communicatorOf(call)
-      const l = replay.laneOf(c)
-      const before = last.get(own)
-      if (before !== undefined) replay.join(l, before.frontier, 0)
-      for (const communicator of conflicts(own)) {
-        const other = last.get(communicator)
-        if (other === undefined || replay.isBefore(l, other.lane, other.point)) continue
-        if (found(call, other.call, other.tick < tick) === true) return
-      }
+      const communicator = communicatorOf(call)
+      const lane = replay.laneOf(c)
+      const before = frontiers.get(communicator)
+      if (before !== undefined) replay.join(lane, before, 0)
+      const issuing = { call, communicator, tick, lane, point: replay.now(lane) + 1, latest }
+      yield issuing
       replay.step(c)
-      const frontier = known.slice(l * lanes, (l + 1) * lanes)
-      last.set(own, { call, lane: l, point: replay.now(l), tick, frontier })
+      latest.set(communicator, issuing)
+      frontiers.set(communicator, known.slice(lane * lanes, (lane + 1) * lanes))
     }
   }
+}
+
+/**
+ * Calls `found` for each call that may be concurrent with the latest one over a communicator that conflicts
+ * with its own, in issue order, until it returns true.
+ */
+const eachConcurrent = <K, C extends { readonly command: number }>(
+  replay: Replay,
+  calls: readonly C[],
+  communicatorOf: (call: C) => K,
+  conflicts: (communicator: K) => Iterable<K>,
+  found: (call: C, other: C, isOfTickBefore: boolean) => boolean | undefined,
+): void => {
+  for (const { call, communicator, tick, lane, latest } of callsInOrder(replay, calls, communicatorOf))
+    for (const conflicting of conflicts(communicator)) {
+      const other = latest.get(conflicting)
+      if (other === undefined || replay.isBefore(lane, other.lane, other.point)) continue
+      if (found(call, other.call, other.tick < tick) === true) return
+    }
 }
 
 /**
