@@ -14,23 +14,14 @@ const paired: readonly CollectiveSpec['kind'][] = ['send', 'recv']
 export const readCommunicator = (r: Reader, value: unknown, index: number): PlanCommunicator => {
   const at = `communicators[${index}]`
   const given = r.object(value, at)
-  const id = r.field(given, 'id')
-  if (id !== index)
-    r.fault(
-      id === undefined ? 'Missing' : 'UnknownId',
-      `${at}.id`,
-      'id',
-      `${index}, its own index`,
-      id === undefined ? 'nothing' : String(id).slice(0, 40),
-      'number them from 0 on, in order',
-    )
+  const id = r.ownIndex(r.field(given, 'id'), at, index)
   const name = r.string(r.field(given, 'name'), `${at}.name`, limits.name)
   const groups = r.field(given, 'groups')
   const size = r.field(given, 'size')
   if (groups === undefined)
     return size === undefined
-      ? { id: index, name }
-      : { id: index, name, size: r.integer(size, `${at}.size`, 1, limits.ranks) }
+      ? { id, name }
+      : { id, name, size: r.integer(size, `${at}.size`, 1, limits.ranks) }
   const read = r
     .list(groups, `${at}.groups`, limits.ranks)
     .map((group, g) =>
@@ -38,7 +29,7 @@ export const readCommunicator = (r: Reader, value: unknown, index: number): Plan
         .list(group, `${at}.groups[${g}]`, limits.ranks)
         .map((value, i) => r.integer(value, `${at}.groups[${g}][${i}]`, 0, limits.ranks - 1)),
     )
-  return { id: index, name, groups: read }
+  return { id, name, groups: read }
 }
 
 /** A collective by its own fields: those that its kind has, and no others are kept. */

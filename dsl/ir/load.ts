@@ -179,25 +179,11 @@ interface Counts {
   readonly planned: boolean
 }
 
-const readId = (r: Reader, value: unknown, at: string, index: number): number => {
-  if (value !== index) {
-    r.fault(
-      value === undefined ? 'Missing' : 'UnknownId',
-      `${at}.id`,
-      'id',
-      `${index}, its own index`,
-      value === undefined ? 'nothing' : show(value),
-      'number them from 0 on, in order',
-    )
-  }
-  return index
-}
-
 const readLane = (r: Reader, value: unknown, index: number, counts: Counts): PlanLane => {
   const at = `lanes[${index}]`
   const lane = r.object(value, at)
   return {
-    id: readId(r, r.field(lane, 'id'), at, index),
+    id: r.ownIndex(r.field(lane, 'id'), at, index),
     name: r.string(r.field(lane, 'name'), `${at}.name`, limits.name),
     device: r.id(r.field(lane, 'device'), `${at}.device`, counts.devices, 'device'),
     priority: r.integer(r.field(lane, 'priority'), `${at}.priority`, -1000, 1000),
@@ -230,7 +216,7 @@ const readBuffer = (r: Reader, value: unknown, index: number, counts: Counts): P
   if (typeof offset === 'number' && offset % limits.arenaAlignment !== 0)
     r.wrong(`${at}.offset`, `a multiple of ${limits.arenaAlignment}`, offset)
   return {
-    id: readId(r, get('id'), at, index),
+    id: r.ownIndex(get('id'), at, index),
     name: r.string(get('name'), `${at}.name`, limits.name),
     bytes,
     space,
@@ -340,7 +326,7 @@ const readNode = (r: Reader, value: unknown, index: number, counts: Counts): Pla
   const flops = work('flops')
   const movedBytes = work('movedBytes')
   return {
-    id: readId(r, get('id'), at, index),
+    id: r.ownIndex(get('id'), at, index),
     op: r.string(get('op'), `${at}.op`, limits.name),
     name: r.string(get('name'), `${at}.name`, limits.name),
     at: r.string(get('at'), `${at}.at`, limits.name),

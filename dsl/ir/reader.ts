@@ -123,6 +123,20 @@ export class Reader {
     return least
   }
 
+  /** The id of an entry of a list, which is its place there. */
+  ownIndex(value: unknown, at: string, index: number): number {
+    if (value !== index)
+      this.fault(
+        value === undefined ? 'Missing' : 'UnknownId',
+        `${at}.id`,
+        'id',
+        `${index}, its own index`,
+        value === undefined ? 'nothing' : show(value),
+        'number them from 0 on, in order',
+      )
+    return index
+  }
+
   /** An index into a list of the plan. */
   id(value: unknown, at: string, count: number, what: string): number {
     if (typeof value !== 'number' || !Number.isInteger(value)) this.wrong(at, `the id of a ${what}`, value)

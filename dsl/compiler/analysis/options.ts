@@ -1,5 +1,6 @@
 import type { CompileError } from '../../ir/graph.js'
 import { limits } from '../../ir/limits.js'
+import { show } from '../../ir/show.js'
 import { h200 } from '../../machine/h200.js'
 import { machineOf } from '../../machine/load.js'
 import type { Machine } from '../../machine/machine.js'
@@ -48,15 +49,6 @@ export const ticksMeet = ({ inFlight, arenas }: Pick<Settings, 'inFlight' | 'are
 
 const whole = (value: unknown, least: number, most = Number.MAX_SAFE_INTEGER): value is number =>
   Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most
-
-const show = (value: unknown): string => {
-  if (typeof value === 'string') return JSON.stringify(value)
-  if (typeof value === 'bigint') return `${value}n`
-  if (typeof value === 'function') return 'a function'
-  if (typeof value === 'symbol') return 'a symbol'
-  if (typeof value === 'object' && value !== null) return Array.isArray(value) ? 'an array' : 'an object'
-  return String(value)
-}
 
 const known = new Set([
   'dims',
