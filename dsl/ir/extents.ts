@@ -10,8 +10,12 @@ import { resultElements } from './map-rows.js'
 import type { Plan } from './plan.js'
 import { type DType, elementBytes } from './tensor.js'
 
-/** An access of a run outside its buffer, or at an address that the device cannot use. */
+/**
+ * An access of a run outside its buffer, one that leaves some of it unwritten, or one at an address that the device
+ * cannot use.
+ */
 export interface OutOfBounds {
+  readonly tag: 'Extent' | 'Unwritten'
   readonly command: number
   readonly node: number
   /** The buffer; -1: the run has another number of reads or writes than its kernel. */
@@ -21,9 +25,9 @@ export interface OutOfBounds {
 }
 
 /**
- * Memory safety of every run whose node has a kernel: each reads and writes inside its buffers only, and at
- * addresses that are multiples of the element's size (anything else is a sticky error of the device). What a
- * `cuda` kernel accesses cannot be checked. Ids must be in range: the loader checks them first.
+ * Memory safety of every run whose node has a kernel: each reads and writes inside its buffers only, writes all
+ * of what it writes anew, and at addresses that are multiples of the element's size (anything else is a sticky
+ * error of the device). What a `cuda` kernel accesses cannot be checked. Ids must be in range: the loader checks them first.
  */
 export const outOfBounds = (plan: Plan, most = 100): readonly OutOfBounds[] => {
   const found: OutOfBounds[] = []
@@ -32,8 +36,8 @@ export const outOfBounds = (plan: Plan, most = 100): readonly OutOfBounds[] => {
     if (run[0] !== 'run') continue
     const { kernel, collective } = plan.nodes[run[1]] ?? {}
     if (kernel === undefined && collective === undefined) continue
-    const add = (buffer: number, wanted: string, is: string) =>
-      found.push({ command, node: run[1], buffer, wanted, found: is })
+    const add = (buffer: number, wanted: string, is: string, tag: OutOfBounds['tag'] = 'Extent') =>
+      found.push({ tag, command, node: run[1], buffer, wanted, found: is })
     if (collective !== undefined) {
       // A rank gives and gets `count` elements, or a multiple of that.
       const { kind, count, dtype } = collective
@@ -75,6 +79,14 @@ export const outOfBounds = (plan: Plan, most = 100): readonly OutOfBounds[] => {
             `${verb} within its ${buffer.bytes} bytes`,
             `its ${kernel.kind} reaches to byte ${reach.end}`,
           )
+        const isAnew = what === 'writes' && reach.isScratch !== true && !need.inPlace?.includes(i)
+        if (isAnew && (reach.covers ?? reach.end) < buffer.bytes)
+          add(
+            buffer.id,
+            `${verb} all of its ${buffer.bytes} bytes`,
+            `its ${kernel.kind} writes ${reach.covers ?? reach.end}`,
+            'Unwritten',
+          )
         const place = (buffer.aliasOffset ?? 0) + (plan.buffers[buffer.alias ?? buffer.id]?.offset ?? 0)
         if (place % reach.align !== 0)
           add(buffer.id, `${verb} at a multiple of ${reach.align} bytes`, `it lies at byte ${place}`)
@@ -95,6 +107,10 @@ interface Reach {
   readonly first: number
   readonly end: number
   readonly align: number
+  /** Of a write, the bytes in between that it writes; absent: all. */
+  readonly covers?: number
+  /** What is written is of no value to others, and may take less than the buffer. */
+  readonly isScratch?: true
 }
 
 interface Needs {
@@ -111,7 +127,8 @@ const dense = (count: number, dtype: DType): Reach => ({
 })
 
 /** The write that offers scratch to a library, where there is one. */
-const scratch = (bytes = 0): readonly Reach[] => (bytes > 0 ? [{ first: 0, end: bytes, align: 1 }] : [])
+const scratch = (bytes = 0): readonly Reach[] =>
+  bytes > 0 ? [{ first: 0, end: bytes, align: 1, isScratch: true }] : []
 
 type NeedsOf<Spec> = (kernel: Spec) => Needs | undefined
 
@@ -154,7 +171,7 @@ const needs: {
       const [first, end] = matmulReach(operand, batch, sizes)
       return { first: first * bytes, end: end * bytes, align: bytes }
     }
-    const result = of(c, [m, n])
+    const result = { ...of(c, [m, n]), covers: batch * m * n * elementBytes[c.dtype] }
     const bias = epilogue.bias ? [dense(n, c.dtype)] : []
     const auxiliary = epilogue.auxiliary ? [{ ...result, align: auxiliaryAlignment }] : []
     return {
@@ -173,7 +190,8 @@ const needs: {
     const reach = (operand: AttentionOperand, sizes: readonly number[], row: number): Reach => {
       const end = operand.strides.reduce((sum, step, d) => sum + step * (sizes[d]! - 1), operand.offset + row)
       const bytes = elementBytes[dtype]
-      return { first: operand.offset * bytes, end: end * bytes, align: bytes }
+      const covers = sizes.reduce((product, count) => product * count, row) * bytes
+      return { first: operand.offset * bytes, end: end * bytes, align: bytes, covers }
     }
     const seen = [batch, heads, queries, keys]
     const masks = mask?.strides.reduce((sum, step, d) => sum + step * (seen[d]! - 1), 1)

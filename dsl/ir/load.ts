@@ -512,7 +512,7 @@ const checkExtents = (r: Reader, plan: Plan): void => {
     const node = plan.nodes[access.node]!
     const subject = access.buffer < 0 ? `'${node.name}'` : `'${plan.buffers[access.buffer]!.name}'`
     r.fault(
-      'Extent',
+      access.tag,
       `commands[${access.command}]`,
       subject,
       access.wanted,

@@ -195,7 +195,9 @@ describe.each(present)('rates on %s', device => {
       return { w: s.w.pipe(download()) }
     })
     await using session = await opened(counted, device)
-    await session.run({ x: pulled(pairs(6)) }).forEach(lease => lease[Symbol.dispose]())
+    await session.run({ x: pulled(pairs(6)) }).forEach(lease => {
+      lease[Symbol.dispose]()
+    })
     expect(session.state.names).toEqual(['w', 'seen'])
     expect([...(await session.state.read('seen')), ...(await session.state.read('w'))]).toEqual([3, 21, -21])
   })

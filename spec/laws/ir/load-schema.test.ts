@@ -308,6 +308,7 @@ const deep = (fault: PlanFault): boolean =>
   fault._tag === 'UnknownId' ||
   fault._tag === 'BadAlias' ||
   fault._tag === 'Extent' ||
+  fault._tag === 'Unwritten' ||
   (fault._tag === 'BadKernel' &&
     /\.(strides|batchStride|parts|count|groups|appended|kernel|spatial|indexed|axis|results\[\d+\])$/.test(
       fault.at,
