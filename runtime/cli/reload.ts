@@ -21,8 +21,9 @@ export class Reloading {
   /** By file: what it was when it was looked at last. */
   readonly #files = new Map<string, string>()
   readonly #imported = new MessageChannel()
-  // By looking: what tells of changes differs among systems, and not every file system does.
-  readonly #timer = setInterval(() => this.#look(), interval)
+  // By looking: what tells of changes differs among systems, and not every file system does. It keeps the
+  // process alive only in `changed`, so that Node ends a first load that can never settle.
+  readonly #timer = setInterval(() => this.#look(), interval).unref()
   #own: readonly string[] = []
   #version = 0
   #changes = 0
@@ -66,6 +67,7 @@ export class Reloading {
   /** Resolves when a file has changed since the last call, and none has for a moment. */
   async changed(signal: AbortSignal): Promise<void> {
     const { promise, stop } = abortOf(signal)
+    this.#timer.ref()
     try {
       if (this.#changes === 0)
         await Promise.race([promise, new Promise<void>(then => (this.#onChange = then))])
@@ -74,6 +76,7 @@ export class Reloading {
         await Promise.race([promise, new Promise(then => setTimeout(then, interval))])
       } while (this.#changes > 0)
     } finally {
+      this.#timer.unref()
       stop()
     }
   }

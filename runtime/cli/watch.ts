@@ -21,7 +21,8 @@ export interface Watching {
 /**
  * Runs a program, and after each end of its feeds waits for a change and runs it again. A change during a run
  * goes over to the new plan in the middle of it. What is wrong with a program is reported, and the plan
- * before it goes on. Rejects with the signal's reason, or with the error of a session that is over.
+ * before it goes on; a program that is not loaded yet when its files change again is dropped. Rejects with the
+ * signal's reason, or with the error of a session that is over.
  */
 export const watch = async (watching: Watching, first: Program, signal: AbortSignal): Promise<void> => {
   const ending = new AbortController()
@@ -68,10 +69,14 @@ const follow = async (
   signal: AbortSignal,
   swapped: (program: Program) => void,
 ): Promise<never> => {
+  let next = changed(signal)
   for (;;) {
-    await changed(signal)
+    await next
+    next = changed(signal)
     try {
-      const { program, plan } = await load()
+      const loaded = await unlessChanged(load(), next, note)
+      if (loaded === undefined) continue
+      const { program, plan } = loaded
       const tick = await session.swap(plan, {
         ...(program.params ? { params: program.params } : {}),
         signal,
@@ -87,5 +92,30 @@ const follow = async (
       else throw error
       note('changed, and refused: the plan before goes on (to begin anew, end this and start it again)')
     }
+  }
+}
+
+/** Milliseconds after which a program that does not end loading is reported. */
+const patience = 3000
+
+/** What has been loaded; undefined where the files have changed again before. Rejects with either's error. */
+const unlessChanged = async <A>(
+  loading: Promise<A>,
+  changed: Promise<void>,
+  note: (text: string) => void,
+): Promise<A | undefined> => {
+  const seconds = patience / 1000
+  const slow = setTimeout(
+    () =>
+      note(
+        `changed, and still loading after ${seconds} s: the plan before goes on ` +
+          '(is there a top-level await that nothing settles?)',
+      ),
+    patience,
+  )
+  try {
+    return await Promise.race([loading, changed.then(() => undefined)])
+  } finally {
+    clearTimeout(slow)
   }
 }

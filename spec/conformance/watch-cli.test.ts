@@ -105,11 +105,31 @@ describe('braid run --watch', () => {
     expect(await interrupted()).toMatchObject({ program: 'by 2', ticks: 10, interrupted: 'SIGINT' })
   })
 
+  it('goes on to the next change, and ends by a signal, where a file waits for ever', async () => {
+    const { file } = scratch()
+    file('library.mjs', factor('1'))
+    const path = file('program.mts', summing('./library.mjs', 'total', endless))
+    const { said, interrupted } = watching(path)
+    const forever = `console.log('the load has begun')\nawait new Promise(() => {})\n${factor('2')}`
+    await said('the feed has begun')
+    file('library.mjs', forever)
+    await said('the load has begun')
+    await said('still loading after 3 s: the plan before goes on')
+    file('library.mjs', factor('3'))
+    await said('is the first of the plan "by 3", with the states total')
+    file('library.mjs', forever)
+    await said('the load has begun')
+    expect(await interrupted()).toMatchObject({ program: 'by 3', interrupted: 'SIGINT' })
+  })
+
   it('ends where the first program is wrong, and where one plan is wanted', async () => {
     const { file } = scratch()
     const { ended, written } = watching(file('wrong.mjs', 'export default 5'))
     expect(await ended).toBe(1)
     expect(written.stderr).toContain('BadProgram')
+    const waits = watching(file('waits.mjs', 'await new Promise(() => {})'))
+    expect(await waits.ended).toBe(1)
+    expect(waits.written.stderr).toContain('Unfinished')
     const { status, stderr } = braid('run', 'program.mjs', '--watch', '--check')
     expect(status).toBe(2)
     expect(stderr).toContain('--check and --trace are of one')
