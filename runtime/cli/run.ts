@@ -87,7 +87,7 @@ const watched = async (
         return { program: next, plan: compiled(next, compiler, choice.device) }
       },
       changed: signal => files.changed(signal),
-      run: (current, signal) =>
+      run: async (current, signal) =>
         session
           .run(feedsOf(path, current) as never, { signal, ...ticksOf(session.plan, choice) })
           .forEach(lease => {

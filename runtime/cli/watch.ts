@@ -38,7 +38,7 @@ export const watch = async (watching: Watching, first: Program, signal: AbortSig
         await current
       } catch (error) {
         either.throwIfAborted()
-        if (!(error instanceof RunError) || isOver(error)) throw error
+        if (!isOfProgram(error)) throw error
         watching.problem(error)
       }
       const swapped = new Promise<void>(then => {
@@ -60,8 +60,12 @@ export const watch = async (watching: Watching, first: Program, signal: AbortSig
   }
 }
 
-const isOver = ({ _tag }: RunError): boolean =>
-  _tag === 'TickFailed' || _tag === 'SessionFailed' || _tag === 'CopyFailed'
+/** Whether an error of a run is the program's, so that the session is as good as before. */
+const isOfProgram = (error: unknown): boolean =>
+  error instanceof Failed || (error instanceof RunError && !ofSession.includes(error._tag))
+
+/** The errors after which a session is over. */
+const ofSession: readonly RunError['_tag'][] = ['TickFailed', 'SessionFailed', 'CopyFailed']
 
 /** Goes over to the program of each change. Rejects with the signal's reason. */
 const follow = async (

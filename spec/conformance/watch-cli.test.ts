@@ -105,6 +105,24 @@ describe('braid run --watch', () => {
     expect(await interrupted()).toMatchObject({ program: 'by 2', ticks: 10, interrupted: 'SIGINT' })
   })
 
+  it('reports feeds that cannot be made, of the first program or a later one, and waits for a change', async () => {
+    const { file } = scratch()
+    file('library.mts', factor('1'))
+    const noCamera = "const values = () => { throw new Error('no camera') }"
+    const path = file('program.mts', summing('./library.mjs', 'total', noCamera))
+    const { said, interrupted } = watching(path)
+    expect(await said('waiting for a change')).toMatch(/BadProgram.*no camera/)
+    file('program.mts', summing('./library.mjs', 'total', short))
+    await said('tick 0 is the first of the plan "by 1"')
+    await said('waiting for a change')
+    file('program.mts', summing('./library.mjs', 'total', noCamera))
+    expect(await said('waiting for a change')).toMatch(/BadProgram.*no camera/)
+    file('program.mts', summing('./library.mjs', 'total', short))
+    await said('tick 3 is the first of the plan "by 1", with the states total')
+    await said('waiting for a change')
+    expect(await interrupted()).toMatchObject({ ticks: 6, interrupted: 'SIGINT' })
+  })
+
   it('goes on to the next change, and ends by a signal, where a file waits for ever', async () => {
     const { file } = scratch()
     file('library.mjs', factor('1'))
