@@ -1,8 +1,9 @@
 import { spawnSync } from 'node:child_process'
-import { existsSync, statSync } from 'node:fs'
+import { existsSync, type Stats, statSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { isProgram, type Program } from '../../dsl/index.js'
+import { irregular, standsAt } from '../files/whole.js'
 import { thrown } from '../values.js'
 import { Failed } from './io.js'
 
@@ -22,14 +23,9 @@ export const home = (): string => {
  */
 export const loadProgram = async (path: string, version?: number): Promise<Program> => {
   const file = resolve(path)
-  const stat = statSync(file, { throwIfNoEntry: false })
-  if (!stat?.isFile())
-    fail(
-      path,
-      'a file that exports a program',
-      stat === undefined ? 'no such file' : stat.isDirectory() ? 'a directory' : 'something that is no file',
-      'give the path of a .ts, .js or .mjs file',
-    )
+  const problem = noFile(standsAt(file))
+  if (problem !== undefined)
+    fail(path, 'a file that exports a program', problem, 'give the path of a .ts, .js or .mjs file')
   if (!/\.[mc]?[jt]s$/.test(file))
     fail(
       path,
@@ -52,6 +48,11 @@ export const loadProgram = async (path: string, version?: number): Promise<Progr
       'export default program({ graph, feeds: () => ({ … }) })',
     )
   )
+}
+
+const noFile = (found: Stats | Error | undefined): string | undefined => {
+  if (found === undefined) return 'no such file'
+  return found instanceof Error ? found.message : irregular(found)
 }
 
 // A file that throws while it loads is the user's error, reported with its message and place.

@@ -1,11 +1,11 @@
 // A program that is loaded again whenever one of its files changes.
-import { statSync } from 'node:fs'
 import { createRequire, register } from 'node:module'
 import { join, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { MessageChannel } from 'node:worker_threads'
 import { type Program, setPositionMapper } from '../../dsl/index.js'
 import { bySourceMap } from '../../dsl/internal.js'
+import { standsAt } from '../files/whole.js'
 import { home, loadProgram, startTypeScript } from './program.js'
 
 /**
@@ -102,10 +102,11 @@ export class Reloading {
   }
 }
 
-/** Differs once a file is written, or another one has taken its name. */
+/** Differs once a file is written, or another one, or none that can be reached, has taken its name. */
 const stampOf = (file: string): string => {
-  const { mtimeMs, size, ino } = statSync(file, { throwIfNoEntry: false }) ?? {}
-  return `${mtimeMs} ${size} ${ino}`
+  const found = standsAt(file)
+  if (found === undefined || found instanceof Error) return `${found?.message}`
+  return `${found.mtimeMs} ${found.size} ${found.ino}`
 }
 
 const unversioned = (file: string): string => file.replace(/\?braid=\d+$/, '')

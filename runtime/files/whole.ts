@@ -31,6 +31,16 @@ export const irregular = (stats: Stats): string | undefined => {
   return 'a device'
 }
 
+/** What stands at a path: undefined where nothing does, an error where the system does not say. */
+export const standsAt = (path: string): Stats | Error | undefined => {
+  try {
+    return statSync(path, { throwIfNoEntry: false })
+  } catch (error) {
+    // A circle of links, a name that is too long, a folder that may not be entered.
+    return error as Error
+  }
+}
+
 // The descriptors that this process was started with: `/dev/stdin`, and what a shell's `<(command)` names.
 // They are used as they are, since Linux cannot open a socket by its path.
 const ownDescriptor = (path: string): number | undefined => {

@@ -1,5 +1,5 @@
 // The command line: one JSON object on standard output, errors on standard error, exit statuses 0, 1 and 2.
-import { readFileSync } from 'node:fs'
+import { readFileSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { machines, orThrow, parseMachine } from '../../dsl/index.js'
@@ -18,6 +18,11 @@ const feeds = () => ({ x: pulled(Array.from({ length: 6 }, (_, i) => new Float32
 export default program({ graph: net, feeds })
 `
 const good = file('good.mts', source(doubling))
+const linkOf = (name: string): string => {
+  const path = join(folder, name)
+  symlinkSync(path, path)
+  return path
+}
 
 describe('braid', () => {
   it('takes a plan that fits the memory which the program gives its device', () => {
@@ -302,6 +307,8 @@ export default program({ ...p, feeds: () => ({ x: pulled(dry()) }) })`,
     ['no such import', () => file('import.mjs', "import './nowhere.mjs'"), 'nowhere.mjs'],
     ['a number thrown', () => file('seven.mjs', 'throw 7'), 'number 7'],
     ['another default', () => file('other.mjs', 'export default 7'), 'the exports default'],
+    ['a link to itself', () => linkOf('loop.mjs'), 'ELOOP'],
+    ['a name that is too long', () => join(folder, `${'n'.repeat(300)}.mjs`), 'ENAMETOOLONG'],
     ['a file that waits for ever', () => file('waits.mjs', 'await new Promise(() => {})'), 'never come'],
     [
       'a feed that falls silent',

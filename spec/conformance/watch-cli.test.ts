@@ -1,5 +1,6 @@
 // `braid run --watch`: a change of the program's files, while it runs.
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
+import { rmSync, symlinkSync } from 'node:fs'
 import { afterEach, describe, expect, it } from 'vitest'
 import { braid, language, main, objectOf, root, runtime, scratch } from '../fixtures/command.js'
 import { until } from './devices.js'
@@ -121,6 +122,22 @@ describe('braid run --watch', () => {
     await said('tick 3 is the first of the plan "by 1", with the states total')
     await said('waiting for a change')
     expect(await interrupted()).toMatchObject({ ticks: 6, interrupted: 'SIGINT' })
+  })
+
+  it('reports a file that cannot be reached any more, and goes on', async () => {
+    const { file } = scratch()
+    file('library.mts', factor('1'))
+    const text = summing('./library.mjs', 'total', endless)
+    const path = file('program.mts', text)
+    const { said, interrupted } = watching(path)
+    await said('the feed has begun')
+    rmSync(path)
+    symlinkSync(path, path)
+    expect(await said('the plan before goes on')).toMatch(/BadProgram.*ELOOP/)
+    rmSync(path)
+    file('program.mts', text)
+    await said('is the first of the plan "by 1", with the states total')
+    await interrupted()
   })
 
   it('goes on to the next change, and ends by a signal, where a file waits for ever', async () => {
