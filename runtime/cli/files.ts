@@ -1,7 +1,8 @@
+import { dirname, resolve } from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
 import { parsePlanParts } from '../../dsl/ir/load.js'
-import { piecesOf, readWhole, writeWhole } from '../files/whole.js'
-import { Failed } from './io.js'
+import { checkWritable, piecesOf, readWhole, standsAt, writeWhole } from '../files/whole.js'
+import { Failed, Misuse } from './io.js'
 
 export const badFile = (
   path: string,
@@ -49,6 +50,25 @@ export const planIn = (path: string): ReturnType<typeof parsePlanParts> => {
   if (unreadable === undefined) return parsed
   const next = 'write one with: braid plan PROGRAM --as json -o PLAN.json'
   throw badFile(path, 'plan', 'a plan file that can be read', (unreadable as { error: unknown }).error, next)
+}
+
+const unwritable = (path: string): string | undefined => {
+  if (path === '') return 'an empty path'
+  const folder = dirname(resolve(path))
+  if (standsAt(folder) === undefined) return `no folder ${folder}`
+  try {
+    checkWritable(path)
+    return undefined
+  } catch (error) {
+    return (error as Error).message
+  }
+}
+
+/** Refuses a file that cannot be written, before the work whose result is to be in it: that may take hours. */
+export const refuseUnwritable = (path: string, flag: string): void => {
+  const problem = unwritable(path)
+  if (problem !== undefined)
+    throw new Misuse(`${flag}: wanted a file that can be written; found ${problem} ("${path}")`)
 }
 
 /** Writes the file that a flag names, in parts where it is long. */

@@ -1,5 +1,3 @@
-import { statSync } from 'node:fs'
-import { dirname, resolve } from 'node:path'
 import * as E from 'fp-ts/lib/Either.js'
 import type { Lease, Program } from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
@@ -16,7 +14,7 @@ import { arrayOver, thrown } from '../values.js'
 import { devices, oneWord, parse, whole } from './args.js'
 import { type CheckResult, check, type Values } from './check.js'
 import { figuresOf } from './figures.js'
-import { save } from './files.js'
+import { refuseUnwritable, save } from './files.js'
 import { type EndingSignal, exitStatus, Interrupted, interruptible } from './interrupt.js'
 import { Failed, Misuse, type Output, report as reportError } from './io.js'
 import { type CompileFlags, compiled, compileFlags, compilerOf } from './planned.js'
@@ -44,15 +42,17 @@ export const run = async (args: readonly string[], out: Output): Promise<number>
   const path = oneWord(positionals, 'PROGRAM', usage)
   const ticks = values.ticks === undefined ? undefined : whole(values.ticks, '--ticks', 1)
   const wanted = values.device === undefined ? undefined : devices(values.device)
-  if (values.trace !== undefined) writable(values.trace)
+  if (values.trace !== undefined) refuseUnwritable(values.trace, '--trace')
   const compiler = compilerOf(values)
   const choice = { device: wanted, ticks, check: values.check === true, trace: values.trace }
   if (values.watch === true) return watched(path, compiler, choice, out)
   const program = await loadProgram(path)
   const plan = compiled(program, compiler, choice.device)
   const done = await execute(path, program, plan, choice)
-  report(plan, done, values.trace, out)
-  if (done.check && !done.check.ok) throw checkFailed(path, done.check)
+  report(plan, done, done.unsaved === undefined ? values.trace : undefined, out)
+  const failed = [done.unsaved, done.check?.ok === false ? checkFailed(path, done.check) : undefined]
+  const faults = failed.flatMap(error => error?.faults ?? [])
+  if (faults.length > 0) throw new Failed(faults)
   return done.interrupted === undefined ? 0 : exitStatus[done.interrupted]
 }
 
@@ -153,6 +153,8 @@ interface Done {
   readonly interrupted: EndingSignal | undefined
   readonly stats: SessionStats
   readonly check: CheckResult | undefined
+  /** Why the trace's file could not be written. */
+  readonly unsaved?: Failed | undefined
 }
 
 const opened = async (program: Program, plan: Plan, choice: Choice): Promise<Session> => {
@@ -198,7 +200,7 @@ const execute = async (path: string, program: Program, plan: Plan, wanted: Choic
     }),
   )
   const stats = session.stats()
-  if (wanted.trace !== undefined) save(wanted.trace, traceChunks(session.trace(), plan), 'trace', '--trace')
+  const unsaved = wanted.trace === undefined ? undefined : saveTrace(wanted.trace, session, plan)
   return {
     ...ranOn(session),
     ticks: count,
@@ -208,6 +210,18 @@ const execute = async (path: string, program: Program, plan: Plan, wanted: Choic
       wanted.check && (count > 0 || interrupted === undefined)
         ? await check(program, plan, fed, await Promise.all(got))
         : undefined,
+    unsaved,
+  }
+}
+
+/** Returns the error instead of throwing it: what the run measured is reported all the same. */
+const saveTrace = (path: string, session: Session, plan: Plan): Failed | undefined => {
+  try {
+    save(path, traceChunks(session.trace(), plan), 'trace', '--trace')
+    return undefined
+  } catch (error) {
+    if (error instanceof Failed) return error
+    throw error
   }
 }
 
@@ -277,21 +291,6 @@ const feedsOf = (path: string, program: Program): unknown => {
       'correct the function',
     )
   }
-}
-
-// Checked before anything runs: a run may take hours.
-const writable = (path: string): void => {
-  const folder = dirname(resolve(path))
-  const problem =
-    path === ''
-      ? 'an empty path'
-      : statSync(path, { throwIfNoEntry: false })?.isDirectory()
-        ? 'a directory'
-        : statSync(folder, { throwIfNoEntry: false })?.isDirectory()
-          ? undefined
-          : `no folder ${folder}`
-  if (problem !== undefined)
-    throw new Misuse(`--trace: wanted a file that can be written; found ${problem} ("${path}")`)
 }
 
 const describe = (plan: Plan, done: Done, trace: string | undefined, { styles }: Output): string => {

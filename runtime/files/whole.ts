@@ -1,9 +1,11 @@
 // Files that are read or written as a whole.
 import {
+  accessSync,
   closeSync,
   constants,
   fchmodSync,
   fstatSync,
+  ftruncateSync,
   openSync,
   readSync,
   realpathSync,
@@ -139,6 +141,20 @@ const openStream = (path: string, stats: Stats): number => {
 const refused = ['EACCES', 'EPERM', 'EROFS']
 
 /**
+ * Opens a new file beside the target, or the target where its folder cannot be written. The target stays as it
+ * is. `part`: the path of the new file.
+ */
+const openFor = (target: string, stats: Stats | undefined): { file: number; part: string | undefined } => {
+  const part = partOf(target)
+  try {
+    return { file: openSync(part, 'wx'), part }
+  } catch (error) {
+    if (stats === undefined || !refused.includes((error as NodeJS.ErrnoException).code ?? '')) throw error
+    return { file: openSync(target, constants.O_WRONLY), part: undefined }
+  }
+}
+
+/**
  * Writes a file so that it is complete wherever it has its name: under another name beside it, which is
  * removed where writing fails. A pipe, a device and a file in a folder that cannot be written are written in
  * place.
@@ -155,13 +171,10 @@ export const writeWhole = (path: string, content: Content): void => {
     return
   }
   const target = targetOf(path, stats)
-  const part = partOf(target)
-  let file: number
-  try {
-    file = openSync(part, 'wx')
-  } catch (error) {
-    if (stats === undefined || !refused.includes((error as NodeJS.ErrnoException).code ?? '')) throw error
-    writeInto(openSync(target, 'w'), content)
+  const { file, part } = openFor(target, stats)
+  if (part === undefined) {
+    ftruncateSync(file)
+    writeInto(file, content)
     return
   }
   try {
@@ -171,6 +184,24 @@ export const writeWhole = (path: string, content: Content): void => {
   } finally {
     rmSync(part, { force: true })
   }
+}
+
+/**
+ * Throws where `writeWhole` cannot begin. It opens what `writeWhole` opens, since permissions alone do not tell:
+ * root has all of them, also where a file system refuses.
+ */
+export const checkWritable = (path: string): void => {
+  if (ownDescriptor(path) !== undefined) return
+  const stats = statSync(path, { throwIfNoEntry: false })
+  if (stats?.isDirectory()) throw new Error('it is a directory')
+  if (stats?.isFile() === false) {
+    // Not opened: the reader of a pipe would take that for its end.
+    accessSync(path, constants.W_OK)
+    return
+  }
+  const { file, part } = openFor(targetOf(path, stats), stats)
+  closeSync(file)
+  if (part !== undefined) rmSync(part)
 }
 
 /** The path that a `file:` URL stands for. Any other value is left to what opens it, which reports it. */

@@ -15,7 +15,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { writeWhole } from '../../runtime/files/whole.js'
+import { checkWritable, writeWhole } from '../../runtime/files/whole.js'
 import { braid, braidOn, language, main, objectOf, root, runtime, scratch } from '../fixtures/command.js'
 
 const { folder, file } = scratch()
@@ -84,6 +84,18 @@ describe.runIf(process.platform === 'linux')('a file that is no regular file', (
     expect(statSync('/dev/full').isCharacterDevice()).toBe(true)
   })
 
+  it('is a trace that cannot be written, and the run is reported all the same', () => {
+    const args = ['run', loud, '--device', 'host', '--ticks', '3', '--trace', '/dev/full']
+    const json = braid(...args, '--json')
+    expect(json.status).toBe(1)
+    expect(objectOf(json.stdout)).toMatchObject({ program: 'loud', ticks: 3 })
+    expect(json.stderr).toContain('"_tag":"BadFile","at":"/dev/full"')
+    const people = braid(...args)
+    expect(people.status).toBe(1)
+    expect(people.stdout).toMatch(/^ticks +3/m)
+    expect(people.stdout).not.toContain('ui.perfetto.dev')
+  })
+
   it('a standard output that is full is an error of one sentence', () => {
     const full = openSync('/dev/full', 'w')
     for (const json of [[], ['--json']]) {
@@ -128,6 +140,16 @@ describe('a file that is written', () => {
     expect(lstatSync(link).isSymbolicLink()).toBe(true)
     expect(readFileSync(path, 'utf8')).toBe('after')
     expect(statSync(path).mode & 0o777).toBe(0o600)
+  })
+
+  it('is checked to be one that can be written, and stays as it is', () => {
+    const path = put('kept.json', 'before')
+    checkWritable(path)
+    checkWritable(join(own, 'none.json'))
+    expect(() => checkWritable(own)).toThrow('it is a directory')
+    expect(() => checkWritable(join(own, 'none', 'x.json'))).toThrow('ENOENT')
+    expect(readFileSync(path, 'utf8')).toBe('before')
+    expect(readdirSync(own).toSorted()).toEqual(['kept.json', 'link.json', 'new.json', 'private.json'])
   })
 
   it('may have the longest name that the file system takes', () => {
