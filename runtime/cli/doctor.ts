@@ -6,7 +6,7 @@ import { allocConfFromEnvironment, allocConfVariables, readAllocConf } from '../
 import { device, parse } from './args.js'
 import { machineFile, measuredMachine } from './doctor-machine.js'
 import { type Uses, usesOf } from './doctor-uses.js'
-import { save } from './files.js'
+import { refuseUnwritable, save } from './files.js'
 import { measureHost } from './host-figures.js'
 import { Misuse, type Output } from './io.js'
 import { bytes, table } from './table.js'
@@ -142,6 +142,7 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
   if (values.device !== undefined && values.machine === undefined)
     throw new Misuse(`--device says where --machine FILE is measured: give --machine too\nusage: ${usage}`)
   const wanted = values.device === undefined ? 'auto' : device(values.device)
+  if (values.machine !== undefined) refuseUnwritable(values.machine, '--machine')
   const { found, libraries, kept, uses, problem } = probe()
   const gpu = found.some(({ kind }) => kind === 'cuda')
   const todo = libraries
@@ -229,7 +230,7 @@ const sayDoctor = (report: Report, out: Output): void => {
 const measureMachine = async (file: string, wanted: string, gpu: boolean) => {
   const device = (wanted === 'auto' ? (gpu ? 'cuda:0' : 'host') : wanted) as DeviceName
   const figures = await measureHost(device)
-  save(file, machineFile(figures, device), 'machine')
+  save(file, machineFile(figures, device), 'machine', '--machine')
   return { file, device, ...measuredMachine(figures) }
 }
 

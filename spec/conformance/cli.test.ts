@@ -250,6 +250,7 @@ describe('braid', () => {
     [['plan', good, '--as', 'poem']],
     [['verify', 'x.json', '--unknown']],
     [['doctor', 'me']],
+    [['doctor', '--machine', folder]],
     [['bench', 'no-such-bench']],
   ])('ends with 2 for a misuse: %j', args => {
     const { status, stdout, stderr } = braid(...args)
