@@ -2,7 +2,7 @@ import { explain as explainPlan } from '../../dsl/index.js'
 import { explanations } from '../../dsl/internal.js'
 import { oneOf, oneWord, parse } from './args.js'
 import { figuresOf } from './figures.js'
-import { save } from './files.js'
+import { outputFrom, save } from './files.js'
 import type { Output } from './io.js'
 import { machineFrom } from './machine.js'
 import { compileFlags, compilerOf, planFrom } from './planned.js'
@@ -32,6 +32,7 @@ export const explain = async (args: readonly string[], out: Output): Promise<num
   const path = oneWord(positionals, 'PROGRAM or PLAN.json', usage)
   const as = oneOf(values.as ?? 'text', '--as', explanations)
   const machine = machineFrom(values.machine ?? 'h200')
+  const output = outputFrom(values.output)
   out.reserve()
   const plan = await planFrom(path, compilerOf(values), usage)
   const text = explainPlan(plan, as, { machine })
@@ -42,10 +43,10 @@ export const explain = async (args: readonly string[], out: Output): Promise<num
     commands: figuresOf(plan),
     bound: plan.bound,
   }
-  if (values.output !== undefined) {
-    save(values.output, text, 'explanation')
-    out.say(`${values.output}: the plan "${plan.name}" as ${as}${opens[as]}`)
-    out.result({ ...summary, file: values.output })
+  if (output !== undefined) {
+    save(output, text, 'explanation')
+    out.say(`${output}: the plan "${plan.name}" as ${as}${opens[as]}`)
+    out.result({ ...summary, file: output })
     return 0
   }
   out.say(text.trimEnd())

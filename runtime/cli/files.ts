@@ -52,6 +52,15 @@ export const planIn = (path: string): ReturnType<typeof parsePlanParts> => {
   throw badFile(path, 'plan', 'a plan file that can be read', (unreadable as { error: unknown }).error, next)
 }
 
+const refusal = (flag: string, problem: string, path: string): Misuse =>
+  new Misuse(`${flag}: wanted a file that can be written; found ${problem} ("${path}")`)
+
+/** The path that `-o` names, where it is given. */
+export const outputFrom = (path: string | undefined): string | undefined => {
+  if (path === '') throw refusal('-o', 'an empty path', path)
+  return path
+}
+
 const unwritable = (path: string): string | undefined => {
   if (path === '') return 'an empty path'
   const folder = dirname(resolve(path))
@@ -67,8 +76,7 @@ const unwritable = (path: string): string | undefined => {
 /** Refuses a file that cannot be written, before the work whose result is to be in it: that may take hours. */
 export const refuseUnwritable = (path: string, flag: string): void => {
   const problem = unwritable(path)
-  if (problem !== undefined)
-    throw new Misuse(`${flag}: wanted a file that can be written; found ${problem} ("${path}")`)
+  if (problem !== undefined) throw refusal(flag, problem, path)
 }
 
 /** Writes the file that a flag names, in parts where it is long. */

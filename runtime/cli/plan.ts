@@ -3,7 +3,7 @@ import { jsonParts } from '../../dsl/ir/json.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import { textOf, toJSON } from '../../dsl/ir/text.js'
 import { oneOf, oneWord, parse } from './args.js'
-import { save } from './files.js'
+import { outputFrom, save } from './files.js'
 import { Failed, type Output } from './io.js'
 import { machineFrom } from './machine.js'
 import { compiled, compileFlags, compilerOf } from './planned.js'
@@ -49,13 +49,14 @@ export const plan = async (args: readonly string[], out: Output): Promise<number
   const path = oneWord(positionals, 'PROGRAM', usage)
   const as = oneOf(values.as ?? 'text', '--as', forms)
   const machine = machineFrom(values.machine ?? 'h200')
+  const output = outputFrom(values.output)
   const compiler = compilerOf(values)
   out.reserve()
   const made = compiled(await loadProgram(path), compiler)
-  if (values.output !== undefined) {
-    save(values.output, as === 'json' ? jsonParts(made) : written(made, as, machine), 'plan')
-    out.say(`${values.output}: the plan "${made.name}" as ${as}`)
-    out.result({ program: made.name, as, file: values.output })
+  if (output !== undefined) {
+    save(output, as === 'json' ? jsonParts(made) : written(made, as, machine), 'plan')
+    out.say(`${output}: the plan "${made.name}" as ${as}`)
+    out.result({ program: made.name, as, file: output })
     return 0
   }
   const text = written(made, as, machine)

@@ -7,7 +7,7 @@ import { snapshotText } from '../device/snapshot/text.js'
 import { torchPickle } from '../device/snapshot/torch.js'
 import { thrown } from '../values.js'
 import { oneOf, oneWord, parse } from './args.js'
-import { bytesOf, save } from './files.js'
+import { bytesOf, outputFrom, save } from './files.js'
 import { Failed, Misuse, type Output } from './io.js'
 
 export const usage = 'braid snapshot FILE [--as text|svg|torch|json] [-o FILE] [--json]'
@@ -65,7 +65,7 @@ export const snapshot = async (args: readonly string[], out: Output): Promise<nu
   const { values, positionals } = parse(args, flags, usage)
   const path = oneWord(positionals, 'FILE', usage)
   const as = oneOf(values.as ?? 'text', '--as', ['text', 'svg', 'torch', 'json'])
-  const { output } = values
+  const output = outputFrom(values.output)
   if (as === 'torch' && output === undefined)
     throw new Misuse(`--as torch writes a pickle, which is no text: give -o FILE\nusage: ${usage}`)
   const given = read(path)
