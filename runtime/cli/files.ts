@@ -1,6 +1,8 @@
 import { dirname, resolve } from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
+import * as E from 'fp-ts/lib/Either.js'
 import { parsePlanParts } from '../../dsl/ir/load.js'
+import type { Plan } from '../../dsl/ir/plan.js'
 import { checkWritable, piecesOf, readWhole, standsAt, writeWhole } from '../files/whole.js'
 import { Failed, Misuse } from './io.js'
 
@@ -39,17 +41,21 @@ function* textIn(path: string, failed: (error: unknown) => void): Generator<stri
   yield decoder.end()
 }
 
-/** A plan from a PLAN.json of any length, read in chunks. */
-export const planIn = (path: string): ReturnType<typeof parsePlanParts> => {
+/** A plan from a PLAN.json of any length, read in chunks. What is wrong in it is thrown with the file's path. */
+export const planIn = (path: string): Plan => {
   let unreadable: { readonly error: unknown } | undefined
   const parsed = parsePlanParts(
     textIn(path, error => {
       unreadable = { error }
     }),
   )
-  if (unreadable === undefined) return parsed
-  const next = 'write one with: braid plan PROGRAM --as json -o PLAN.json'
-  throw badFile(path, 'plan', 'a plan file that can be read', (unreadable as { error: unknown }).error, next)
+  if (unreadable !== undefined) {
+    const { error } = unreadable as { error: unknown }
+    const next = 'write one with: braid plan PROGRAM --as json -o PLAN.json'
+    throw badFile(path, 'plan', 'a plan file that can be read', error, next)
+  }
+  if (E.isRight(parsed)) return parsed.right
+  throw new Failed(parsed.left.map(fault => ({ ...fault, at: `${path}: ${fault.at}` })))
 }
 
 const refusal = (flag: string, problem: string, path: string): Misuse =>

@@ -92,15 +92,14 @@ const orFailed = (plan: ReturnType<typeof compile>): Plan => {
  * a plan assumes them.
  */
 const readPlan = (path: string): Plan => {
-  const parsed = planIn(path)
-  if (E.isLeft(parsed)) throw new Failed(parsed.left)
-  const [broken, ...others] = verify(parsed.right, { safety: true })
-  if (broken === undefined) return parsed.right
+  const plan = planIn(path)
+  const [broken, ...others] = verify(plan, { safety: true })
+  if (broken === undefined) return plan
   throw new Failed([
     {
       _tag: 'BadPlan',
       at: broken.command < 0 ? path : `${path}: commands[${broken.command}]`,
-      subject: parsed.right.name,
+      subject: plan.name,
       wanted: `a plan for which law ${broken.law} holds`,
       found: others.length === 0 ? broken.message : `${broken.message} (and ${others.length} more)`,
       next: `correct it: braid verify ${path} --safety names all`,

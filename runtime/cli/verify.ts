@@ -1,22 +1,15 @@
-import * as E from 'fp-ts/lib/Either.js'
 import { verify as verifyPlan, verifyRanks } from '../../dsl/index.js'
 import { laws as allLaws, safetyLaws } from '../../dsl/ir/plan.js'
 import { parse } from './args.js'
 import { planIn } from './files.js'
-import { Failed, Misuse, type Output } from './io.js'
+import { Misuse, type Output } from './io.js'
 
 export const usage = 'braid verify PLAN.json [RANK1.json …] [--safety] [--json]'
 
 export const verify = async (args: readonly string[], out: Output): Promise<number> => {
   const { values, positionals } = parse(args, { safety: { type: 'boolean' } }, usage)
   if (positionals.length === 0) throw new Misuse(`PLAN.json is missing\nusage: ${usage}`)
-  const plans = positionals.map(path => {
-    const parsed = planIn(path)
-    if (E.isLeft(parsed)) {
-      throw new Failed(parsed.left.map(fault => ({ ...fault, at: `${path}: ${fault.at}` })))
-    }
-    return parsed.right
-  })
+  const plans = positionals.map(planIn)
   const safety = values.safety === true
   const one = plans.length === 1
   const violations = one ? verifyPlan(plans[0]!, { safety }) : verifyRanks(plans, { safety })

@@ -81,6 +81,7 @@ describe('braid explain', () => {
       /wanted/,
     ],
     ['a plan that breaks a law', [file('broken.json', toJSON(unsafe()))], 1, /law L1/],
+    ['a plan that is no JSON', [file('torn.json', '{')], 1, /torn\.json: plan: /],
     ['another form', [program, '--as', 'poem'], 2, /text, json, dot, perfetto, svg/],
     ['a plan that is compiled already', [foreign, '--memory', 'small'], 2, /compiled already/],
     ['no place to write', [program, '-o', join(folder, 'nowhere', 'x.txt')], 1, /file that can be written/],
