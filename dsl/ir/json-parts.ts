@@ -29,7 +29,8 @@ const code = {
  * The value of a JSON text that comes in parts and may be longer than a string can be. The entries of a
  * plan's long lists are cut out and parsed by themselves; what is left is an ordinary text. Everything is
  * parsed by JSON.parse in the end, so nothing is accepted here that is not JSON. Throws what JSON.parse
- * throws, and `Enough` where a list is too long, which `r` then has as a fault.
+ * throws, with the position in the whole text, and `Enough` where a list is too long, which `r` then has as a
+ * fault.
  */
 export const jsonOf = (parts: Iterable<string>, r: Reader, together = usual): unknown => {
   const cut = new Cut(r, together)
@@ -37,10 +38,28 @@ export const jsonOf = (parts: Iterable<string>, r: Reader, together = usual): un
   return cut.whole()
 }
 
+/** What JSON.parse throws of a text, with `whole(p)` in place of each position p in it. */
+const parsedAt = (text: string, whole: (position: number) => number, more = ''): unknown => {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    // The line and column that newer versions of V8 add are those of the text that was parsed.
+    const found = (error as Error).message.replace(
+      / at position (\d+)(?: \(line \d+ column \d+\))?$/,
+      (_, position: string) => ` at position ${whole(Number(position))}`,
+    )
+    throw new SyntaxError(`${found}${more}`)
+  }
+}
+
 class Cut {
   /** The text without the entries of long lists. */
   private readonly rest: string[] = []
   private restLength = 0
+  /** Where each part of the rest begins: in the rest, and in the whole text. */
+  private readonly begins: (readonly [inRest: number, inWhole: number])[] = []
+  /** The characters of the parts before the present one. */
+  private before = 0
   private readonly lists = new Map<string, unknown[]>()
   private depth = 0
   private inString = false
@@ -51,6 +70,8 @@ class Cut {
   /** The present long list; its text since the last parsed entries. */
   private list: string | undefined
   private text = ''
+  /** Where `text` begins in the whole text. */
+  private textAt = 0
   /** Whether the next character follows a comma of the list. */
   private owed = false
 
@@ -85,8 +106,9 @@ class Cut {
         case code.begin:
           this.depth++
           if (c === code.open && this.depth === 2 && !this.isKey && Object.hasOwn(most, this.word)) {
-            this.keep(part.slice(from, i + 1))
+            this.keep(part.slice(from, i + 1), from)
             from = i + 1
+            this.textAt = this.before + from
             this.list = this.word
             this.lists.set(this.word, [])
             this.owed = false
@@ -118,22 +140,29 @@ class Cut {
             this.text += part.slice(from, i)
             from = i + 1
             this.parse(true)
+            this.textAt = this.before + from
           }
           break
       }
     }
     if (this.inString && this.depth === 1 && this.isKey) this.word += part.slice(wordFrom)
-    if (this.list === undefined) this.keep(part.slice(from))
+    if (this.list === undefined) this.keep(part.slice(from), from)
     else this.text += part.slice(from)
+    this.before += part.length
   }
 
   whole(): unknown {
-    const value = JSON.parse(this.rest.join('')) as Record<string, unknown>
+    const value = parsedAt(this.rest.join(''), position => {
+      const [inRest, inWhole] = this.begins.findLast(([begin]) => begin <= position) ?? [0, 0]
+      return inWhole + position - inRest
+    }) as Record<string, unknown>
     for (const [name, list] of this.lists) value[name] = list
     return value
   }
 
-  private keep(text: string): void {
+  /** `from`: where the text begins in the present part. */
+  private keep(text: string, from: number): void {
+    this.begins.push([this.restLength, this.before + from])
     this.restLength += text.length
     if (this.restLength > mostRest)
       throw new RangeError('more than 64 MiB besides lanes, buffers, nodes, commands and graphs')
@@ -144,12 +173,11 @@ class Cut {
   private parse(more: boolean): void {
     const name = this.list!
     const into = this.lists.get(name)!
-    let entries: unknown[]
-    try {
-      entries = JSON.parse(`[${this.text}]`) as unknown[]
-    } catch (error) {
-      throw new SyntaxError(`${(error as Error).message}, counted from ${name}[${into.length}] on`)
-    }
+    const entries = parsedAt(
+      `[${this.text}]`,
+      position => this.textAt + position - 1,
+      `, in ${name}[${into.length}] or after it`,
+    ) as unknown[]
     if (entries.length === 0 && (more || this.owed))
       throw new SyntaxError(`an entry is missing: ${name}[${into.length}]`)
     for (let i = 0; i < entries.length; i++) into.push(entries[i])

@@ -122,6 +122,32 @@ describe('read in parts', () => {
     )
   })
 
+  test('a JSON error has its position in the whole text, wherever lists are cut out', () => {
+    const positionIn = (read: () => unknown): number => {
+      try {
+        read()
+      } catch (error) {
+        const [, position] = / at position (\d+)/.exec((error as Error).message) ?? []
+        return Number(position)
+      }
+      throw new Error('this is JSON')
+    }
+    fc.assert(
+      fc.property(plans(), ends, few, fc.nat(), (plan, cuts, together, at) => {
+        const text = toJSON(plan)
+        const { index } = [...text.matchAll(/(?<=\]|\}),(?=\[|\{)/g)].at(at % 8) ?? { index: 0 }
+        const wrong = [`${text} x`, text.replace('{', '{,')]
+        // Between two entries of a list, which are then not separated.
+        if (index > 0) wrong.push(`${text.slice(0, index)} ${text.slice(index + 1)}`)
+        for (const other of wrong)
+          expect(positionIn(() => jsonOf(pieces(other, cuts), new Reader(true), together))).toBe(
+            positionIn(() => JSON.parse(other)),
+          )
+      }),
+      { numRuns: runs(60) },
+    )
+  })
+
   test('a list without an end is given up', () => {
     function* forever(): Generator<string> {
       yield '{"lanes":['
