@@ -41,7 +41,7 @@ function* textIn(path: string, failed: (error: unknown) => void): Generator<stri
   yield decoder.end()
 }
 
-/** A plan from a PLAN.json of any length, read in chunks. What is wrong in it is thrown with the file's path. */
+/** A plan from a PLAN.json of any length, read in chunks. Throws what is wrong in it, with its path. */
 export const planIn = (path: string): Plan => {
   let unreadable: { readonly error: unknown } | undefined
   const parsed = parsePlanParts(
@@ -79,7 +79,7 @@ const unwritable = (path: string): string | undefined => {
   }
 }
 
-/** Refuses a file that cannot be written, before the work whose result is to be in it: that may take hours. */
+/** Refuses a file that cannot be written, before the work whose result it is to hold: that may take hours. */
 export const refuseUnwritable = (path: string, flag: string): void => {
   const problem = unwritable(path)
   if (problem !== undefined) throw refusal(flag, problem, path)

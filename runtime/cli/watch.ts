@@ -21,8 +21,8 @@ export interface Watching {
 /**
  * Runs a program, and after each end of its feeds waits for a change and runs it again. A change during a run
  * goes over to the new plan in the middle of it. What is wrong with a program is reported, and the plan
- * before it goes on; a program that is not loaded yet when its files change again is dropped. Rejects with the
- * signal's reason, or with the error of a session that is over.
+ * before it goes on; a program that is not loaded yet when its files change again is dropped. Rejects with
+ * the signal's reason, or with the error of a session that is over.
  */
 export const watch = async (watching: Watching, first: Program, signal: AbortSignal): Promise<void> => {
   const ending = new AbortController()

@@ -141,8 +141,8 @@ const openStream = (path: string, stats: Stats): number => {
 const refused = ['EACCES', 'EPERM', 'EROFS']
 
 /**
- * Opens a new file beside the target, or the target where its folder cannot be written. The target stays as it
- * is. `part`: the path of the new file.
+ * Opens a new file beside the target, or the target where its folder cannot be written. The target stays as
+ * it is. `part`: the path of the new file.
  */
 const openFor = (target: string, stats: Stats | undefined): { file: number; part: string | undefined } => {
   const part = partOf(target)
@@ -187,8 +187,8 @@ export const writeWhole = (path: string, content: Content): void => {
 }
 
 /**
- * Throws where `writeWhole` cannot begin. It opens what `writeWhole` opens, since permissions alone do not tell:
- * root has all of them, also where a file system refuses.
+ * Throws where `writeWhole` cannot begin. It opens what `writeWhole` opens, since permissions alone do not
+ * tell: root has all of them, also where a file system refuses.
  */
 export const checkWritable = (path: string): void => {
   if (ownDescriptor(path) !== undefined) return

@@ -106,7 +106,7 @@ describe('braid run --watch', () => {
     expect(await interrupted()).toMatchObject({ program: 'by 2', ticks: 10, interrupted: 'SIGINT' })
   })
 
-  it('reports feeds that cannot be made, of the first program or a later one, and waits for a change', async () => {
+  it('reports feeds that cannot be made, of the first program or a later one, and goes on', async () => {
     const { file } = scratch()
     file('library.mts', factor('1'))
     const noCamera = "const values = () => { throw new Error('no camera') }"
