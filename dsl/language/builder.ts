@@ -62,6 +62,8 @@ export class Builder {
   readonly bodies = new NestedBodies()
   /** By node: the composed operator whose value it is, where that has a gradient as a whole. */
   readonly composites = new Map<number, Composite>()
+  /** Nodes whose type is a guess, since something before them is wrong: what follows from them is not reported. */
+  readonly guesses = new Set<number>()
   /** Nodes whose values gradients take for constants. */
   readonly constants = new Set<number>()
   open = true
@@ -136,6 +138,13 @@ export class Builder {
   placeholder(spec: TensorSpec, place: Place, at: Where): FlowValue {
     const op = place === 'host' ? 'input' : 'param'
     return this.flow({ op, name: `?${this.nodes.length}`, inputs: [], spec, place, at })
+  }
+
+  /** A value in place of one that an error keeps from being made. */
+  guess(spec: TensorSpec, at: Where): FlowValue {
+    const value = this.placeholder(spec, 'device', at)
+    this.guesses.add(value.id)
+    return value
   }
 
   /**

@@ -10,6 +10,7 @@ import {
   allToAll,
   append,
   argmax,
+  attention,
   avgPool,
   broadcast,
   type Communicator,
@@ -21,14 +22,17 @@ import {
   conv,
   cumsum,
   delay,
+  div,
   download,
   embedding,
   every,
+  expand,
   type Feed,
   type FeedsOf,
   type Flow,
   gather,
   gelu,
+  gradients,
   graph,
   greater,
   hold,
@@ -52,6 +56,7 @@ import {
   pad,
   param,
   permute,
+  pow,
   program,
   reduceScatter,
   relu,
@@ -64,6 +69,7 @@ import {
   softmax,
   split,
   state,
+  stopGradient,
   sum,
   type Tensor,
   takeAlong,
@@ -712,4 +718,43 @@ graph({ x: tensor('f32', ['n', 6, 224, 32]), u: tensor('f32', ['n', 6, 'h', 'w']
   // @ts-expect-error whole numbers are cast first
   x.pipe(cast('i32'), conv(param('k', tensor('i32', [64, 6, 7, 3]))))
   return { y: kept.pipe(download()) }
+})
+
+// ---- sizes and element types that are known in part --------------------------------------------------------
+graph({ g: tensor('f32', [Number(3), 6]), u: tensor('u8', [4]), q: tensor('f32', ['b', 3, 1, 4]) }, given => {
+  const g = given.g.pipe(upload())
+  const s = state({ w: tensor('f32', [3, 6]) })
+  const [before, after] = [g.pipe(add(s.w)), s.w.pipe(add(g))]
+  same<typeof before, F32<readonly [3, 6]>>(true)
+  same<typeof after, F32<readonly [3, 6]>>(true)
+  s.next({ w: after })
+  const bytes = given.u.pipe(upload())
+  // @ts-expect-error quotients are of floats
+  bytes.pipe(div(2))
+  // @ts-expect-error and so are powers
+  bytes.pipe(pow(2))
+  const repeated = given.q.pipe(upload(), expand(['b', 3, 2, 4]))
+  same<typeof repeated, F32<readonly ['b', 3, 2, 4]>>(true)
+  const [keys, values] = [param('keys', tensor('f32', [2, 6, 4])), param('values', tensor('f16', [2, 6, 4]))]
+  // @ts-expect-error keys and values have one element type
+  param('q', tensor('f32', [2, 3, 4])).pipe(attention(keys, values))
+  return { y: before.pipe(download()) }
+})
+
+// ---- gradients are as what they are by ---------------------------------------------------------------------
+graph({ x: tensor('f32', ['b', 6]) }, given => {
+  const [w, h] = [param('w', tensor('f32', [6, 4])), param('h', tensor('bf16', [4]))]
+  const loss = given.x.pipe(upload(), matmul(w), mul(h.pipe(cast('f32'))), mean())
+  const by = gradients(loss, { w, h })
+  same<typeof by.w, F32<readonly [6, 4]>>(true)
+  same<typeof by.h, Flow<'device', Tensor<'bf16', readonly [4]>>>(true)
+  // @ts-expect-error there is no such value
+  void by.v
+  // @ts-expect-error a loss is of floats
+  gradients(loss.pipe(cast('i32')), { w })
+  // @ts-expect-error whole numbers have no gradient
+  gradients(loss, { w: w.pipe(cast('i32')) })
+  const still = w.pipe(stopGradient())
+  same<typeof still, typeof w>(true)
+  return { y: by.w.pipe(download()) }
 })

@@ -7,7 +7,7 @@ import type { Attrs, Operator } from './operator.js'
 
 /**
  * The result of an operator that is composed of others: what `make` makes of the piped value and of the
- * options. Where one of the two is wrong the error is reported, and the value itself goes on.
+ * options. Where one of the two is wrong the error is reported, and a guess goes on.
  */
 export const parted = <O, R>(
   name: string,
@@ -21,8 +21,8 @@ export const parted = <O, R>(
   if (value.place !== 'device') return builder.placeholder(spec, 'device', at)
   const known = options(spec)
   if (E.isRight(known)) return make(value, known.right)
-  builder.report(at, name, known.left)
-  return value
+  if (!builder.guesses.has(value.id)) builder.report(at, name, known.left)
+  return builder.guess(spec, at)
 }
 
 /**
@@ -45,17 +45,23 @@ export const apply = (
   inputs[0] = first.id
   specs[0] = first.spec
   const { length } = builder.problems
+  const { guesses } = builder
+  let follows = guesses.size > 0 && guesses.has(first.id)
   for (let i = 0; i < others.length; i++) {
     const [role, flow] = others[i]!
     const { id, spec } = builder.take(flow, 'device', at, name, role, first.spec)
     inputs[i + 1] = id
     specs[i + 1] = spec
+    follows ||= guesses.size > 0 && guesses.has(id)
   }
   const known = typeof attrs === 'function' ? attrs(first.spec) : E.right(attrs)
   const inferred = E.isLeft(known) ? known : operator.infer(specs, known.right)
-  // The type of an operand that is none is a guess: that it does not fit is no further error.
-  const isGuess = builder.problems.length > length
+  // The type of an operand that is none, or that follows from an error, is a guess: that it does not fit is no
+  // further error.
+  const isGuess = follows || builder.problems.length > length
   if (E.isLeft(inferred) && !isGuess) builder.report(at, name, inferred.left)
+  const isKnown = E.isRight(inferred) || (operator.keepsType === true && E.isLeft(known))
+  if (isGuess || !isKnown) guesses.add(builder.nodes.length)
   return builder.flow(
     {
       op: name,

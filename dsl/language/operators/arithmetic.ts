@@ -8,7 +8,7 @@ import { here } from '../where.js'
 import { apply } from './apply.js'
 import { attrsOfCode } from './code.js'
 import type { Attrs, Operator } from './operator.js'
-import type { Broadcast, Broadcasts, Device, SameDType, Shape } from './types.js'
+import type { Broadcast, Broadcasts, Device, Floats, SameDType, Shape } from './types.js'
 
 /**
  * An elementwise operator with a number or a flow as its second operand; shapes broadcast, element types must
@@ -20,6 +20,16 @@ export interface Arithmetic {
     operand: Device<D, R>,
   ): <E extends DType, S extends Shape>(
     x: Device<E, S> & SameDType<E, D> & Broadcasts<S, R>,
+  ) => Device<E, Broadcast<S, R>>
+}
+
+/** The same of floats alone. */
+export interface FloatArithmetic {
+  (operand: number): <D extends DType, S extends Shape>(x: Device<D, S> & Floats<D>) => Device<D, S>
+  <D extends DType, R extends Shape>(
+    operand: Device<D, R>,
+  ): <E extends DType, S extends Shape>(
+    x: Device<E, S> & Floats<E> & SameDType<E, D> & Broadcasts<S, R>,
   ) => Device<E, Broadcast<S, R>>
 }
 

@@ -311,7 +311,7 @@ export const attention = <
   L extends Shape = Shape,
 >(
   k: Device<E, K>,
-  v: Device<E, V>,
+  v: Device<NoInfer<E>, V>,
   options?: AttentionOptions<M, L>,
 ) => {
   const at = here()

@@ -218,6 +218,7 @@ const reads = (inputs: readonly number[], attrs: Attrs): Read | undefined => {
 /** An operator whose nodes carry their own expression each (`ElementwiseAttrs`). */
 export const elementwise = (name: string): Operator => ({
   name,
+  keepsType: true,
   infer: (inputs, attrs) => inferElementwise(inputs, codeOf(attrs)),
   lower: (inputs, output, attrs) => lowered(inputs, output, codeOf(attrs)),
   reads,

@@ -64,6 +64,8 @@ export interface Operator {
    */
   infer(inputs: readonly TensorSpec[], attrs: Attrs): Either<UnplacedError, TensorSpec>
   lower(inputs: readonly BoundSpec[], output: BoundSpec, attrs: Attrs): Lowering
+  /** The result has the type that its inputs have together, whatever the attributes say. */
+  readonly keepsType?: true
   /** Whether `lower` may yield a view: the result may be the memory of the first input. */
   readonly mayBeView?: true
   /**

@@ -34,6 +34,9 @@ const mismatch = (x: TensorSpec, shape: readonly unknown[]): E.Either<UnplacedEr
     ),
   )
 
+const fits = (x: TensorSpec, shape: readonly Dim[]): boolean =>
+  product(shape) === product(x.shape) && symbols(shape) === symbols(x.shape)
+
 /** Always a view. */
 export const reshapeOperator: Operator = {
   name: 'reshape',
@@ -41,9 +44,7 @@ export const reshapeOperator: Operator = {
     const shape = (attrs['shape'] as readonly Size[]).map(size =>
       typeof size === 'number' ? size : (x!.shape[size.axis] ?? 1),
     )
-    return product(shape) === product(x!.shape) && symbols(shape) === symbols(x!.shape)
-      ? E.right({ dtype: x!.dtype, shape })
-      : mismatch(x!, shape)
+    return fits(x!, shape) ? E.right({ dtype: x!.dtype, shape }) : mismatch(x!, shape)
   },
   lower: () => ({ as: 'view', offsetBytes: 0 }),
   mayBeView: true,
@@ -83,7 +84,8 @@ const attrsOf =
     // -1 may be the one remaining symbol, if that symbol has no numeric factor.
     const left = x.shape.findIndex((size, axis) => typeof size === 'string' && !taken.has(axis))
     if (open >= 0 && left >= 0 && missing === 1) shape[open] = { axis: left }
-    return E.right({ shape })
+    const sizes = shape.map(size => (typeof size === 'number' ? size : x.shape[size.axis]!))
+    return fits(x, sizes) ? E.right({ shape }) : mismatch(x, given)
   }
 
 type Others<N extends Shape> = N extends readonly [infer First, ...infer R extends Shape]

@@ -23,7 +23,8 @@ export type IsOpenShape<S extends Shape> = number extends S['length'] ? true : f
 export type SameDim<A, B> =
   IsOpenDim<A> extends true ? true : IsOpenDim<B> extends true ? true : [A] extends [B] ? true : false
 
-type BroadcastDim<A extends Dim, B extends Dim> = A extends 1 ? B : B extends 1 ? A : number extends B ? B : A
+/** A size that is not known here is that of the other one, which is not 1, or is 1. */
+type BroadcastDim<A extends Dim, B extends Dim> = A extends 1 ? B : B extends 1 ? A : number extends A ? B : A
 
 /** The shape that two shapes broadcast to, trailing dimensions aligned. */
 export type Broadcast<A extends Shape, B extends Shape> =

@@ -273,7 +273,7 @@ describe('parts of an operator', () => {
     for (const place of places) expect(place).toContain('compositions.test.ts')
   })
 
-  it('an error names the operator that was called, once', () => {
+  it('an error names the operator that was called, once, and nothing that follows from it is one', () => {
     const net = braid.graph(
       { x: braid.tensor('f32', [2, 3]), w: braid.tensor('f32', [4, 5]) },
       ({ x, w }) => ({
@@ -285,9 +285,9 @@ describe('parts of an operator', () => {
         ),
       }),
     )
+    // The axes of what linear would be are not known.
     expect(braid.irOf(net).problems.map(({ _tag, subject }) => `${_tag} ${subject}`)).toEqual([
       'ShapeMismatch linear',
-      'BadAttribute softmax',
     ])
     const host = braid.graph({ x: braid.tensor('f32', [2]) }, ({ x }) => ({
       y: (x as never as braid.Flow<'device', braid.Tensor<'f32', [2]>>).pipe(

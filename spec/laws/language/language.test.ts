@@ -21,10 +21,12 @@ import {
   program,
   relu,
   render,
+  reshape,
   scan,
   setPositionMapper,
   slice,
   tensor,
+  transpose,
   upload,
 } from '../../../dsl/index.js'
 import { boundKernel, donatedReads, type KernelAttrs } from '../../../dsl/language/bound-kernel.js'
@@ -246,16 +248,30 @@ describe('all errors are kept, and the flow continues', () => {
       }
     })
     const { problems } = irOf(made)
-    expect(problems.map(({ _tag }) => _tag)).toEqual([
-      'BadAttribute',
-      'BadAttribute',
-      'ShapeMismatch',
-      'PlaceMismatch',
-    ])
+    // What the slice would be is not known, so nothing is said about the product of it.
+    expect(problems.map(({ _tag }) => _tag)).toEqual(['BadAttribute', 'BadAttribute', 'PlaceMismatch'])
     for (const problem of problems) {
       expect(problem.at).toMatch(/^spec\/laws\/language\/language\.test\.ts:\d+:\d+$/)
       for (const field of ['subject', 'wanted', 'found', 'next'] as const) expect(problem[field]).not.toBe('')
     }
+  })
+
+  it('what follows from an error is none', () => {
+    const made = graph(x4, ({ x }) => {
+      const rows = x.pipe(upload()).pipe(reshape([2, 3, 8] as never)) as Anything
+      const w = param('w', tensor('f32', [3, 5]))
+      const y = rows.pipe(
+        transpose([0, 2, 1]),
+        matmul(w),
+        slice(2, 0, 3),
+        add(param('b', tensor('f32', [3]))),
+      )
+      return { y: y.pipe(download()), z: x.pipe(upload(), slice(5, 0, 1), download()) }
+    })
+    expect(irOf(made).problems.map(({ _tag, subject }) => `${_tag} ${subject}`)).toEqual([
+      'ShapeMismatch reshape',
+      'BadAttribute slice',
+    ])
   })
 
   it('a value that is no flow, belongs to another graph, or outlives its graph', () => {
