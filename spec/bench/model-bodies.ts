@@ -5,16 +5,21 @@ import {
   append,
   argmax,
   attention,
+  cast,
   conv,
   embedding,
   type Graph,
   gelu,
+  gradients,
   graph,
   layerNorm,
   linear,
+  logSoftmax,
   matmul,
   mean as meanOf,
   mul,
+  neg,
+  oneHot,
   param,
   relu,
   reshape,
@@ -47,7 +52,7 @@ export interface Weight {
 
 export interface Body {
   readonly name: string
-  readonly kind: 'chain' | 'rows' | 'columns' | 'lines' | 'gpt' | 'decode' | 'attention' | 'conv'
+  readonly kind: 'chain' | 'rows' | 'columns' | 'lines' | 'gpt' | 'training' | 'decode' | 'attention' | 'conv'
   readonly dtype: Float
   readonly sizes: Readonly<Record<string, number>>
   /** The operations of a chain or of rows, in order; of the GPT none. */
@@ -258,16 +263,34 @@ const feedForward = (x: Any, layer: number, flow: Flows): Any => {
   return projected(hidden.pipe(gelu({ approximate: 'tanh' })), `h.${layer}.mlp.c_proj`, flow)
 }
 
-/** The forward pass of a GPT-2 over bytes, all positions at once. */
-export const gpt = (sizes: {
+interface GptSizes {
   readonly batch: number
   readonly tokens: number
   readonly vocabulary: number
   readonly width: number
   readonly heads: number
   readonly layers: number
-}): Body => {
-  const { batch, tokens, width, heads, layers, vocabulary } = sizes
+}
+
+/** The scores of a GPT-2 for the tokens, all positions at once. */
+const scoresOf = (ids: Any, { batch, tokens, width, heads, layers }: GptSizes, flow: Flows): Any => {
+  const inHeads = (x: Any): Any =>
+    x.pipe(reshape([batch, tokens, heads, width / heads]), transpose([0, 2, 1, 3]))
+  const table = flow('wte')
+  let x: Any = ids.pipe(embedding(table), add(flow('wpe')))
+  for (let l = 0; l < layers; l++) {
+    const all = projected(normed(x, `h.${l}.ln_1`, flow), `h.${l}.attn.c_attn`, flow)
+    const [q, k, v] = all.pipe(split({ axis: 2, parts: 3 })).map(inHeads)
+    const seen = q.pipe(attention(k, v, { causal: true }), transpose([0, 2, 1, 3]))
+    x = x.pipe(add(projected(seen.pipe(reshape([batch, tokens, width])), `h.${l}.attn.c_proj`, flow)))
+    x = x.pipe(add(feedForward(x, l, flow)))
+  }
+  return normed(x, 'ln_f', flow).pipe(linear(table))
+}
+
+/** The forward pass of a GPT-2 over bytes. */
+export const gpt = (sizes: GptSizes): Body => {
+  const { batch, tokens, vocabulary } = sizes
   const weights: Record<string, Weight> = {
     tokens: weight('i32', [batch, tokens], 13, vocabulary),
     ...gptWeights(sizes),
@@ -277,26 +300,65 @@ export const gpt = (sizes: {
     name: 'byte-level GPT, forward',
     kind: 'gpt',
     dtype: 'bf16',
-    sizes,
+    sizes: { ...sizes },
     steps: [],
     weights,
     bytes: 0,
     bar: 1,
     // A dozen layers of bf16, whose roundings differ.
     allowed: 2 ** -4,
-    graph: graph('gpt', {}, () => {
-      const inHeads = (x: Any): Any =>
-        x.pipe(reshape([batch, tokens, heads, width / heads]), transpose([0, 2, 1, 3]))
-      const table = flow('wte')
-      let x: Any = flow('tokens').pipe(embedding(table), add(flow('wpe')))
-      for (let l = 0; l < layers; l++) {
-        const all = projected(normed(x, `h.${l}.ln_1`, flow), `h.${l}.attn.c_attn`, flow)
-        const [q, k, v] = all.pipe(split({ axis: 2, parts: 3 })).map(inHeads)
-        const seen = q.pipe(attention(k, v, { causal: true }), transpose([0, 2, 1, 3]))
-        x = x.pipe(add(projected(seen.pipe(reshape([batch, tokens, width])), `h.${l}.attn.c_proj`, flow)))
-        x = x.pipe(add(feedForward(x, l, flow)))
-      }
-      return { y: normed(x, 'ln_f', flow).pipe(linear(table)) }
+    graph: graph('gpt', {}, () => ({ y: scoresOf(flow('tokens'), sizes, flow) })) as never,
+  }
+}
+
+/** So small that no weight of bf16 changes: each step is the same. */
+const rate = 2 ** -40
+
+/** A step of gradient descent of the same: the loss, its gradients, and all weights after it. */
+export const training = (sizes: GptSizes): Body => {
+  const { batch, tokens, vocabulary } = sizes
+  const own = gptWeights(sizes)
+  const ids: Record<string, Weight> = {
+    tokens: weight('i32', [batch, tokens], 13, vocabulary),
+    targets: weight('i32', [batch, tokens], 17, vocabulary),
+  }
+  const fill = (name: string) => (memory: Uint8Array) => {
+    const { buffer, byteLength } = valuesOf(own[name]!)
+    memory.set(new Uint8Array(buffer, 0, byteLength))
+  }
+  return {
+    name: 'byte-level GPT, training step',
+    kind: 'training',
+    dtype: 'bf16',
+    sizes: { ...sizes, rate },
+    steps: [],
+    weights: { ...ids, ...own },
+    bytes: 0,
+    bar: 1,
+    allowed: 2 ** -4,
+    graph: graph('training', {}, () => {
+      const [given, targets] = Object.entries(ids).map(([name, { shape }]) =>
+        param(name, tensor('i32', shape)),
+      ) as [Any, Any]
+      const names = Object.keys(own)
+      const s: Any = state(
+        Object.fromEntries(names.map(name => [name, tensor(own[name]!.dtype, own[name]!.shape)])),
+        Object.fromEntries(names.map(name => [name, fill(name)])),
+      )
+      const truth = targets.pipe(reshape([batch * tokens]), oneHot({ classes: vocabulary }))
+      const scores = scoresOf(given, sizes, name => s[name])
+      const loss = scores.pipe(
+        reshape([batch * tokens, vocabulary]),
+        cast('f32'),
+        logSoftmax(),
+        mul(truth),
+        sum(1),
+        meanOf(0),
+        neg(),
+      )
+      const by: Any = gradients(loss, Object.fromEntries(names.map(name => [name, s[name]])))
+      s.next(Object.fromEntries(names.map(name => [name, s[name].pipe(sub(by[name].pipe(mul(rate))))])))
+      return { y: loss.pipe(cast('bf16')) }
     }) as never,
   }
 }
@@ -378,6 +440,7 @@ export const bodies = (): readonly Body[] => [
   ),
   ...norms.flatMap(steps => floats.flatMap(dtype => lengths.map(length => rows(steps, dtype, length)))),
   gpt({ batch: 8, tokens: 1024, vocabulary: 256, width: 768, heads: 12, layers: 12 }),
+  training({ batch: 8, tokens: 1024, vocabulary: 256, width: 768, heads: 12, layers: 12 }),
   decode({ cached: 1024, length: 1000, vocabulary: 256, width: 768, heads: 12, layers: 12 }),
 ]
 
@@ -503,5 +566,6 @@ export const smallBodies = (): readonly Body[] => [
   ),
   ...floats.flatMap(dtype => ['total', 'columns'].map(step => line(step, dtype, 6, 40))),
   gpt({ batch: 2, tokens: 16, vocabulary: 32, width: 32, heads: 2, layers: 2 }),
+  training({ batch: 2, tokens: 16, vocabulary: 32, width: 32, heads: 2, layers: 2 }),
   decode({ cached: 16, length: 9, vocabulary: 32, width: 32, heads: 2, layers: 2 }),
 ]

@@ -98,6 +98,31 @@ def gpt(job, w):
     return call, w["tokens"]
 
 
+def training(job, w):
+    """A step of gradient descent of the same; compiled are the loss and, by it, its gradients."""
+    scores, ids = gpt(job, w)
+    names = [name for name in w if name not in ("tokens", "targets")]
+    for name in names:
+        w[name].requires_grad_()
+
+    def loss_of(ids):
+        return F.cross_entropy(scores(ids).flatten(0, -2).float(), w["targets"].flatten())
+
+    def step(loss_of):
+        def call(ids):
+            loss = loss_of(ids)
+            gradients = torch.autograd.grad(loss, [w[name] for name in names])
+            with torch.no_grad():
+                torch._foreach_add_([w[name] for name in names], gradients, alpha=-job["sizes"]["rate"])
+            return loss.detach()
+
+        return call
+
+    call = step(loss_of)
+    call.compiled = step(torch.compile(loss_of, dynamic=False))
+    return call, ids
+
+
 def decode(job, w):
     sizes = job["sizes"]
     width, heads, cached = (sizes[name] for name in ("width", "heads", "cached"))
@@ -192,10 +217,10 @@ def captured(call, x):
 
 def measured(job):
     weights = {name: values(weight) for name, weight in job["weights"].items()}
-    kinds = {"gpt": gpt, "decode": decode, "attention": attended, "conv": convolved}
-    call, x = kinds.get(job["kind"], stepped)(job, weights)
+    kinds = {"gpt": gpt, "training": training, "decode": decode, "attention": attended, "conv": convolved}
     torch._dynamo.reset()
-    compiled = torch.compile(call, dynamic=False)
+    call, x = kinds.get(job["kind"], stepped)(job, weights)
+    compiled = getattr(call, "compiled", None) or torch.compile(call, dynamic=False)
     ways = []
     for way, made in by_backend(call, x) if job["kind"] == "attention" else (
         ("eager", lambda: lambda: call(x)),
@@ -218,8 +243,8 @@ def bandwidth():
     return 2**30 / milliseconds(lambda: y.copy_(x), 0.1) * 1e3
 
 
-with torch.inference_mode():
-    print(json.dumps({"torch": torch.__version__, "bandwidth": bandwidth()}), flush=True)
-    for job in run["jobs"]:
+print(json.dumps({"torch": torch.__version__, "bandwidth": bandwidth()}), flush=True)
+for job in run["jobs"]:
+    with torch.inference_mode(job["kind"] != "training"):
         print(json.dumps(measured(job)), flush=True)
-        torch.cuda.empty_cache()
+    torch.cuda.empty_cache()
