@@ -84,11 +84,14 @@ export class ArenaCopies {
     }
   }
 
-  /** Wherever the node writes first: whoever still relied on these bytes would read it. */
-  private fillWithGarbage({ step, stages }: Job): void {
+  /**
+   * Wherever the node writes first, except the values that were put there for it: whoever still relied on
+   * these bytes would read it.
+   */
+  private fillWithGarbage({ step, targets }: Job): void {
     const { lane, arena } = this.memory
     // In whole words.
-    const placed = stages.map(({ to, spec }) => ({ from: to, to: to + 4 * Math.ceil(spec.bytes / 4) }))
+    const placed = targets.map(({ from, to }) => ({ from, to: from + 4 * Math.ceil((to - from) / 4) }))
     for (const { from, to } of without(step.layout.clobbers, placed))
       lane.fill32(this.place(from, Math.min(to, arena!.bytes) - from), garbage)
   }

@@ -11,6 +11,7 @@ import {
   owned,
   param,
   relu,
+  ring,
   scan,
   tree,
   upload,
@@ -54,6 +55,29 @@ describe.each(present)('a plan tree on %s', device => {
     expect(t.stats()).toMatchObject({ launches: 22, moves: 0, staged: 0 })
     expect(t.stats().executables.made).toBe(t.stats().layouts)
   })
+
+  it.each([false, true])(
+    'moves the value of a handle to an input of no contract, poison %s',
+    async poison => {
+      const child = planned(
+        graph('child', { q: row }, ({ q }) => {
+          const d = q.pipe(upload(copy))
+          return { v: d.pipe(mul(10), download(copy)), q: d.pipe(add(1), download(copy)) }
+        }),
+      )
+      const spec = tree({
+        plans: { start: affine('start', 'x', 'r', 1, 1), child },
+        start: ['start'],
+        then: { start: ['start', 'child'], child: ['child', 'start'] },
+        keep: { start: { r: ring(2) } },
+      })
+      await using t = await treeOn(device, spec, { poison })
+      const { handles } = t.launch('start', { x: all(3) })
+      const { values } = t.launch('child', { q: handles.r })
+      expect(only((await values).v)).toBe(40)
+      expect(t.stats()).toMatchObject({ moves: 1, staged: 0 })
+    },
+  )
 
   it('keeps the state of a plan from run to run, and begins a run anew', async () => {
     await using t = await opened(true)
