@@ -3,6 +3,7 @@ import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { badOption, type Check, check, object } from '../device/settings/checks.js'
 import { type DeviceError, together } from '../errors.js'
 import type { Safetensors, SafetensorsFaults } from '../files/safetensors.js'
+import { thrown } from '../values.js'
 import { fromFile, type Kind } from './messages.js'
 import type { ParamSources } from './params.js'
 
@@ -71,7 +72,7 @@ export const withFiles = async <O extends FileOptions, A>(
   try {
     opened = await opening()
   } catch (cause) {
-    return E.left({ ...refused, cause })
+    return E.left({ ...refused, found: `a function that threw: ${thrown(cause)}`, cause })
   }
   if (isLeftOfFile(opened)) {
     const [first, ...more] = opened.left

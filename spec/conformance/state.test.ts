@@ -212,6 +212,9 @@ describe.each(present)('between two ticks on %s', device => {
     const boom = new Error('boom')
     for (const wrong of [7, () => 7, async () => undefined, () => Promise.reject(boom)])
       expect(await refused(wrong)).toMatchObject([{ _tag: 'BadOption', at: 'state' }])
+    expect(await refused(() => Promise.reject(boom))).toMatchObject([
+      { found: 'a function that threw: boom', cause: boom },
+    ])
     expect(await refused(safetensors('/nowhere/at.all'))).toMatchObject([{ _tag: 'WrongState' }])
     const threw = await refused({
       total: () => {

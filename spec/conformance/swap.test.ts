@@ -262,6 +262,14 @@ describe.each(present)('going over to another plan on %s', device => {
         expect((await refusal(to(session).swap(planOf(totals(2)), options as never))).errors[0]._tag).toBe(
           'BadOption',
         )
+      const throwing = () => {
+        throw new Error('the file is elsewhere')
+      }
+      for (const kind of ['params', 'state']) {
+        const refused = await refusal(to(session).swap(planOf(totals(2)), { [kind]: throwing }))
+        expect(refused.errors[0]).toMatchObject({ _tag: 'BadOption', at: kind })
+        expect(refused.message).toContain('a function that threw: the file is elsewhere')
+      }
       const aborted = { signal: AbortSignal.abort('no') }
       expect((await refusal(to(session).swap(planOf(totals(2)), aborted))).errors[0]._tag).toBe('Cancelled')
       const needing = graph('needing', { x: four }, ({ x }) => ({
