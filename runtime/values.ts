@@ -138,6 +138,15 @@ const asBytes = (value: unknown): Uint8Array | undefined => {
   return undefined
 }
 
+/**
+ * A copy of a caller's array, of its type; or of its bytes, where the value carries bytes. `slice` of a
+ * Buffer is none: it shares the memory.
+ */
+export const copied = (value: HostArray): HostArray => {
+  const bytes = asBytes(value)
+  return bytes === undefined ? value.slice() : (Buffer.from(bytes) as Uint8Array<ArrayBuffer>)
+}
+
 /** Copies a caller's value into `into`, or yields its error. Without `into` it only checks. */
 export const fill = (
   target: HostArray | undefined,

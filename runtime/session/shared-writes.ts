@@ -5,7 +5,7 @@ import { type Block, waitUses } from '../device/block.js'
 import { quietly } from '../device/ending.js'
 import type { Lane } from '../device/lane.js'
 import { RunError } from '../errors.js'
-import { arrayOver, fill, type ValueSpec } from '../values.js'
+import { arrayOver, copied, fill, type ValueSpec } from '../values.js'
 import { copyFailed, notASource, severalSharedTypes, unknownShared, wrongSharedWrite } from './messages.js'
 import { fillParam, type ParamSource } from './params.js'
 import {
@@ -71,7 +71,7 @@ export class SharedWrites {
       if (!ArrayBuffer.isView(source)) throw notASource(at, name, source)
       const array = source as Exclude<ParamSource, (...given: never[]) => unknown>
       const spec = this.#typeOf(name)
-      return spec === undefined ? { name, source: array.slice() } : valueAs(name, array, spec, at)
+      return spec === undefined ? { name, source: copied(array) } : valueAs(name, array, spec, at)
     })
     if (this.#unfilled(values).length > 0) await this.#fillAll(values, at)
     await this.#write(values, at)

@@ -1,7 +1,7 @@
 import type { HostArray } from '../../dsl/index.js'
 import type { Instead } from '../../dsl/internal.js'
 import type { Where } from '../../dsl/ir/graph.js'
-import { describe, fill, type ValueSpec } from '../values.js'
+import { copied, describe, fill, type ValueSpec } from '../values.js'
 import { Handle, type HandleOwner, partsOf } from './handle.js'
 import { type Admitted, type Feeds, noFeeds, type Stage } from './launch.js'
 import * as messages from './messages.js'
@@ -43,7 +43,7 @@ const residentValues = (at: Where, step: Step, given: Feeds, owner: HandleOwner)
     if (Handle.is(value)) return [[input, placeOf(at, step, spec, value, owner)]]
     const mismatch = fill(undefined, value, spec)
     if (mismatch) throw messages.wrongFeed(at, step.plan.name, spec.name, mismatch)
-    return [[input, (value as HostArray).slice() as HostArray]]
+    return [[input, copied(value as HostArray)]]
   })
 
 /** What is copied to where the step has its inputs. */

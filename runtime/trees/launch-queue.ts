@@ -2,6 +2,7 @@ import type { HostArray, Lease } from '../../dsl/index.js'
 import type { NativeFailure } from '../addon.js'
 import { type Event, eventFor } from '../device/event.js'
 import { DisposedError } from '../errors.js'
+import { copied } from '../values.js'
 import { ArenaCopies } from './arena-copies.js'
 import type { Executable } from './executable.js'
 import type { Executables } from './executables.js'
@@ -65,8 +66,7 @@ export class LaunchQueue {
       return
     }
     // Until it is submitted the caller may change its arrays.
-    if (job.feeds.size > 0)
-      job.feeds = new Map([...job.feeds].map(([name, value]) => [name, value.slice() as HostArray]))
+    if (job.feeds.size > 0) job.feeds = new Map([...job.feeds].map(([name, value]) => [name, copied(value)]))
     this.jobs.push(job)
     this.startReady()
   }

@@ -18,7 +18,7 @@ import {
   withBlocks,
 } from '../session/shared-params.js'
 import { firstState } from '../session/state.js'
-import type { ValueSpec } from '../values.js'
+import { copied, type ValueSpec } from '../values.js'
 import { apartName, apartOf, Executables } from './executables.js'
 import { Launcher } from './launcher.js'
 import { noArena } from './messages.js'
@@ -110,10 +110,7 @@ const deviceOf = async ({
 /** The caller may change its arrays afterwards. */
 const taken = (params: ParamSources): ParamSources =>
   Object.fromEntries(
-    Object.entries(params).map(([name, value]) => [
-      name,
-      ArrayBuffer.isView(value) ? (value.slice() as ParamSource) : value,
-    ]),
+    Object.entries(params).map(([name, value]) => [name, ArrayBuffer.isView(value) ? copied(value) : value]),
   )
 
 const specsApart = ({ plans }: PreparedTree): readonly ValueSpec[] =>

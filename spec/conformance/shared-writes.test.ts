@@ -188,6 +188,25 @@ describe.each(present)('a write to shared parameters on %s', name => {
     expect(await answer(await opening)).toBe(6)
   })
 
+  it.each([
+    ['a Buffer', (bytes: ArrayBuffer) => Buffer.from(bytes)],
+    ['a DataView', (bytes: ArrayBuffer) => new DataView(bytes)],
+    ['an array', (bytes: ArrayBuffer) => new Float32Array(bytes)],
+  ])('copies %s at once, before a session has opened and after', async (_, viewOf) => {
+    const weights = await weightsOf(await deviceOf())
+    const values = filled(2)
+    const view = viewOf(values.buffer as ArrayBuffer) as never
+    const first = weights.write('w', view)
+    values.fill(3)
+    await first
+    const session = await start(weights)
+    expect(await answer(session)).toBe(2)
+    const second = weights.write('w', view)
+    values.fill(4)
+    await second
+    expect(await answer(session)).toBe(3)
+  })
+
   it('that is wrong is an error, and changes nothing', async () => {
     const weights = await weightsOf(await deviceOf())
     const session = await start(weights)

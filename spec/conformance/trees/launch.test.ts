@@ -89,15 +89,31 @@ describe.each(present)('a plan tree on %s', device => {
   })
 
   it('copies the feeds of a launch, whether it starts at once or later', async () => {
-    await using t = await opened(false)
     const token = all(1)
-    let last = t.launch('prompt', { x: all(0) }).next('step', { token })
-    for (let i = 0; i < 10; i++) {
-      token.fill(100 * i)
-      last = last.next('step', { token })
+    const bytes = token.buffer as ArrayBuffer
+    for (const given of [token, Buffer.from(bytes), new DataView(bytes), bytes] as Float32Array[]) {
+      await using t = await opened(false)
+      token.fill(1)
+      let last = t.launch('prompt', { x: all(0) }).next('step', { token: given })
+      for (let i = 0; i < 10; i++) {
+        token.fill(100 * i)
+        last = last.next('step', { token: given })
+      }
+      token.fill(-1)
+      expect(only(await last.handles.state.read())).toBe(1 + 4500)
     }
-    token.fill(-1)
-    expect(only(await last.handles.state.read())).toBe(1 + 4500)
+  })
+
+  it('copies its parameters when it is opened, as bytes too', async () => {
+    const w = all(2)
+    const bytes = w.buffer as ArrayBuffer
+    for (const given of [w, Buffer.from(bytes), new DataView(bytes)] as Float32Array[]) {
+      w.fill(2)
+      const opening = treeOn(device, decoder, { params: { w: given } })
+      w.fill(3)
+      await using t = await opening
+      expect(only(await t.launch('prompt', { x: all(3) }).handles.state.read())).toBe(6)
+    }
   })
 
   it('refuses a launch without changing anything', async () => {
