@@ -99,6 +99,15 @@ const isThenable = (value: unknown): value is PromiseLike<unknown> => {
   }
 }
 
+// An iterator that is done is not returned; nor one whose result throws, which is over.
+const isDone = (result: unknown): boolean => {
+  try {
+    return Boolean((result as Partial<IteratorResult<unknown>> | undefined)?.done)
+  } catch {
+    return true
+  }
+}
+
 // A promise of what the thenable yields: one whose `then` throws rejects.
 const settled = (thenable: PromiseLike<unknown>): Promise<unknown> =>
   new Promise(resolve => resolve(thenable))
@@ -112,6 +121,8 @@ class PulledReader implements Reader {
   #iterator: AnyIterator | undefined
   #asking = false
   #stopped = false
+  /** Whether the source's own code runs: a generator cannot be returned from within. */
+  #calling = false
 
   constructor(
     private readonly feed: PulledFeed<unknown>,
@@ -130,13 +141,23 @@ class PulledReader implements Reader {
   start(): void {
     const source = this.feed.source as Partial<Iterable<unknown> & AsyncIterable<unknown>>
     try {
-      const iterator = source[Symbol.asyncIterator]?.() ?? source[Symbol.iterator]!()
+      const iterator = this.#called(() => source[Symbol.asyncIterator]?.() ?? source[Symbol.iterator]!())
       if (typeof (iterator as Partial<AnyIterator> | undefined)?.next !== 'function')
         throw new TypeError('its iterator has no next()')
       this.#iterator = iterator
+      if (this.#stopped) this.#return()
     } catch (cause) {
       this.#stopped = true
       this.host.failed(cause)
+    }
+  }
+
+  #called<A>(call: () => A): A {
+    this.#calling = true
+    try {
+      return call()
+    } finally {
+      this.#calling = false
     }
   }
 
@@ -148,11 +169,13 @@ class PulledReader implements Reader {
     this.#asking = true
     let result: unknown
     try {
-      result = this.#iterator!.next()
+      result = this.#called(() => this.#iterator!.next())
     } catch (cause) {
       this.#threw(cause)
       return
     }
+    // The source has ended its own run.
+    if (this.#stopped && !isDone(result)) this.#return()
     if (isThenable(result))
       settled(result).then(
         answer => this.#answered(answer, true),
@@ -209,6 +232,10 @@ class PulledReader implements Reader {
   stop(): void {
     if (this.#stopped) return
     this.#stopped = true
+    if (!this.#calling) this.#return()
+  }
+
+  #return(): void {
     // A failure in the source's cleanup no longer changes how the run ends, so it becomes a warning.
     try {
       const returned: unknown = this.#iterator?.return?.()

@@ -1,5 +1,5 @@
 // Values that say a wrong length, iterators that throw in odd places, and leases that are kept.
-import { lastValueFrom, toArray } from 'rxjs'
+import { lastValueFrom, Subscription, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import { download, graph, lane, relu, tensor, upload } from '../../dsl/index.js'
 import { pulled, RunError } from '../../runtime/index.js'
@@ -63,6 +63,75 @@ describe.each(present)('hostile feeds, on %s', name => {
     const [out] = await lastValueFrom(session.run({ x: pulled([ones(3)]) }).pipe(toArray()))
     expect(out!.y[0]).toBe(3)
     out![Symbol.dispose]()
+  })
+
+  it.each(['abort', 'close', 'unsubscribe'] as const)(
+    'a generator that ends its own run by %s is returned once next() has returned',
+    async how => {
+      const session = await opened(net, name)
+      const warnings: string[] = []
+      const warned = (warning: Error): unknown => warnings.push(warning.message)
+      process.on('warning', warned)
+      const controller = new AbortController()
+      const subscription = new Subscription()
+      const ends = {
+        abort: () => controller.abort(),
+        close: () => void session.close(),
+        unsubscribe: () => subscription.unsubscribe(),
+      }
+      let ended = 0
+      const feed = function* () {
+        try {
+          // More than the slots, so that the run has begun.
+          for (let i = 0; i < 4; i++) yield ones()
+          ends[how]()
+          yield ones()
+        } finally {
+          ended++
+        }
+      }
+      const run = session.run({ x: pulled(feed()) }, { signal: controller.signal })
+      subscription.add(run.subscribe({ next: lease => lease[Symbol.dispose](), error: () => undefined }))
+      await until(() => ended > 0)
+      await session.close()
+      process.off('warning', warned)
+      expect(ended).toBe(1)
+      expect(warnings).toEqual([])
+    },
+  )
+
+  it('an iterator that ends its own run is returned once, and not where it is done', async () => {
+    for (const [at, done, wanted] of [
+      ['iterator', false, 1],
+      ['next', false, 1],
+      ['next', true, 0],
+    ] as const) {
+      await using session = await opened(net, name)
+      const controller = new AbortController()
+      let returned = 0
+      const end = (here: string): void => {
+        if (here === at) controller.abort()
+      }
+      const iterator = {
+        next: () => {
+          end('next')
+          return { done, value: ones() }
+        },
+        return: () => {
+          returned++
+          return { done: true, value: undefined }
+        },
+      }
+      const feed = {
+        [Symbol.iterator]: () => {
+          end('iterator')
+          return iterator
+        },
+      }
+      const run = session.run({ x: pulled(feed as never) }, { signal: controller.signal })
+      await expect(lastValueFrom(run)).rejects.toThrow('aborted')
+      expect(returned).toBe(wanted)
+    }
   })
 
   it('a lease that is kept takes one slot, and the others go on', async () => {
