@@ -57,3 +57,18 @@ export const makeLease = (
   Object.defineProperty(lease, Symbol.dispose, { value: dispose })
   return Object.freeze(lease) as unknown as Lease<Record<string, Leased>>
 }
+
+/**
+ * The same values in memory of their own, which stays when the session is freed; undefined where one of them
+ * is a block of the device.
+ */
+export const copyOfLease = (lease: Lease<unknown>): Lease<unknown> | undefined => {
+  const outputs = Object.keys(lease).map(name => ({ spec: { name } }))
+  const arrays: HostArray[] = []
+  for (const value of Object.values(lease) as Leased[]) {
+    if (Block.is(value)) return undefined
+    arrays.push(value.slice())
+  }
+  const detach = (buffer: ArrayBuffer): void => void structuredClone(buffer, { transfer: [buffer] })
+  return makeLease(0, outputs, arrays, { giveBack: () => undefined }, detach)
+}

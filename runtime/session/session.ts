@@ -38,7 +38,7 @@ export type ValuesOf<O extends Ports> = {
 
 /**
  * A run: an Observable, and for `for await` as well (which requests nothing ahead: unreturned leases hold
- * their slots).
+ * their slots). Arrays that the loop has not taken yet when the session closes, or fails, are kept for it.
  */
 export type Leases<O extends Ports> = Observable<Lease<ValuesOf<O>>> & AsyncIterable<Lease<ValuesOf<O>>>
 
@@ -200,7 +200,9 @@ class OpenSession {
       })
       run.start()
     })
-    return Object.assign(leases, { [Symbol.asyncIterator]: () => iterate(leases) })
+    return Object.assign(leases, {
+      [Symbol.asyncIterator]: () => iterate(leases, this.#engine.closing.signal),
+    })
   }
 
   stats(): SessionStats {

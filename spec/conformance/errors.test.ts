@@ -32,6 +32,7 @@ import {
   RunError,
 } from '../../runtime/index.js'
 import { rejectionOf } from '../fixtures/errors.js'
+import { until } from './devices.js'
 
 const row = tensor('f32', [1024])
 const net = graph('biased', { x: row }, ({ x }) => {
@@ -325,6 +326,43 @@ describe('a length that does not fit the size that a symbol is bound to', () => 
 })
 
 describe('a device that fails', () => {
+  it('in a tick: an iteration gets the ticks before it, however late, and then the error', async () => {
+    const fails = kernel({
+      name: 'fails',
+      cuda: 'extern "C" __global__ void fails(const float* x, float* y) {}',
+      reads: { x: row },
+      writes: { y: row },
+      launch: { grid: [1, 1, 1], block: [1, 1, 1] },
+      reference: ({ x }, { y }) => {
+        if (x[0] === 4) throw new Error('the fourth')
+        y.set(x)
+      },
+    })
+    const failing = graph('failing', { x: row }, ({ x }) => ({
+      y: fails({ x: x.pipe(upload()) }).y.pipe(download()),
+    }))
+    const slots = orThrow(compile(failing, { mode: 'eager', inFlight: 4 }))
+    const session = orThrow(await open(slots, { device: 'host' })())
+    const values = async function* () {
+      for (let value = 1; value <= 4; value++) {
+        // A failure of the device fails every tick in flight.
+        if (value === 4) await until(() => session.stats().credits.leased === 3)
+        yield new Float32Array(1024).fill(value)
+      }
+    }
+    const seen: (number | undefined)[] = []
+    const iterating = (async () => {
+      for await (using lease of session.run({ x: pulled(values()) })) {
+        seen.push(lease.y[7])
+        // The session frees its memory meanwhile.
+        if (seen.length === 1) await until(() => lease.y.length === 0)
+      }
+    })()
+    expect(await rejectionOf(iterating)).toMatchObject({ _tag: 'TickFailed' })
+    expect(seen).toEqual([1, 2, 3])
+    await session.close()
+  })
+
   it.each(['pagesCreate', 'pinnedAllocate', 'streamCreate', 'eventCreate', 'prepare'])(
     'while it opens, in %s: an error, nothing left behind',
     async call => {

@@ -520,4 +520,38 @@ describe.each(present)('a session on %s', device => {
     const plain = await doubling()
     expect(() => plain.trace()).toThrow('trace: true')
   })
+
+  it('31 iterates over all completed ticks, also where it closes before they are taken', async () => {
+    for (const values of [8, 3]) {
+      const session = await doubling({ compile: { inFlight: 3 } })
+      const seen: number[] = []
+      const iterating = (async () => {
+        for await (using lease of session.run({ x: pulled(rows(values)) })) {
+          seen.push(lease.y[0]!)
+          if (seen.length > 1) continue
+          await until(() => session.stats().credits.leased === 3)
+          await session.close()
+        }
+      })()
+      if (values === 8) expect(await rejectionOf(iterating)).toBeInstanceOf(DisposedError)
+      await iterating.catch(() => undefined)
+      expect(seen).toEqual([0, 2, 4])
+    }
+  })
+
+  it('32 hands out no block of a session that is closed: the iteration ends in a DisposedError', async () => {
+    const there = graph('there', { x: four }, ({ x }) => ({ y: x.pipe(upload(copy), mul(2)) }))
+    const session = await opened(there, device, { compile: { inFlight: 3 } })
+    let seen = 0
+    const iterating = (async () => {
+      for await (using lease of session.run({ x: pulled(rows(3)) })) {
+        expect(lease.y.disposed).toBe(false)
+        if (seen++ > 0) continue
+        await until(() => session.stats().credits.leased === 3)
+        await session.close()
+      }
+    })()
+    expect(await rejectionOf(iterating)).toMatchObject({ _tag: 'Disposed', next: /every lease of a run/ })
+    expect(seen).toBe(1)
+  })
 })
