@@ -230,10 +230,11 @@ export class Launcher implements LaunchOwner {
     return this.queue.drained()
   }
 
-  /** Refuses launches from now on, and waits for those that there are. */
+  /** Refuses launches from now on, and waits for those that there are, and for reads of their values. */
   async close(): Promise<void> {
     this.closing = true
     await this.drained()
+    await this.readers.drained()
     this.closed = true
   }
 }

@@ -29,6 +29,9 @@ export const orderAfterLaunches = ({ sequence, core }: TreeMemory, lane: Lane): 
 
 /** Who reads values of the arena beside the tree's launches. */
 export class Readers {
+  /** Reads that have been asked for, until the tree's memory and lane are no longer needed for them. */
+  private readonly pending = new Set<Promise<void>>()
+
   constructor(
     private readonly memory: TreeMemory,
     private readonly slots: Slots,
@@ -67,7 +70,7 @@ export class Readers {
   /** Gives a lane work on a value, after the launch that makes it, and marks the use. */
   private give<A>(handle: Handle, lane: Lane, body: (span: Span) => A): Promise<A> {
     const { slot, submitted, spec } = partsOf(handle)
-    const given = this.orFailure(handle, async (): Promise<A> => {
+    const given = (async (): Promise<{ readonly value: A }> => {
       await this.memory.sequence.whenIssued(await submitted.get())
       // It may be another lane than when it was checked: disposed of, or being captured.
       laneAccess.idFor(lane, this.memory.core, 'handle.use')
@@ -80,16 +83,34 @@ export class Readers {
         quietly(mark)
         throw error
       }
-      // Before anybody waits for what an async body returns.
       mark()
-      return value
-    })
-    const ignored = (): void => undefined
-    this.slots.reading(slot, given.then(ignored, ignored))
-    return given
+      // In an object, so that no launch and no close waits for what an async body returns.
+      return { value }
+    })()
+    this.slots.reading(slot, this.waitedFor(given))
+    return this.orFailure(handle, async () => (await given).value)
   }
 
-  async read(handle: Handle): Promise<HostArray> {
+  /** Resolves when a read has ended in either way. Until then the tree is not closed. */
+  private waitedFor(read: Promise<unknown>): Promise<void> {
+    const over = (): void => void this.pending.delete(ended)
+    const ended = read.then(over, over)
+    this.pending.add(ended)
+    return ended
+  }
+
+  /** Resolves when no read is pending. */
+  async drained(): Promise<void> {
+    while (this.pending.size > 0) await Promise.all(this.pending)
+  }
+
+  read(handle: Handle): Promise<HostArray> {
+    const read = this.copyOut(handle)
+    void this.waitedFor(read)
+    return read
+  }
+
+  private async copyOut(handle: Handle): Promise<HostArray> {
     const { spec } = partsOf(handle)
     const { device, lane } = this.memory
     const block = device.pinned(Math.max(1, spec.bytes), lane, { site: 'plan tree: read value' })

@@ -158,6 +158,60 @@ describe.each(present)('a handle of a tree on %s', device => {
     await own.close()
   })
 
+  it.each(['launched just now', 'launched and evicted'])(
+    'is read before the tree is closed, %s',
+    async how => {
+      const { own, t, lane, host } = await opened()
+      for (const reading of ['read', 'copy', 'use'] as const) {
+        const other = await treeOn('', decoder, { device: own })
+        const { handles, values } = other.launch('prompt', { x: all(1) })
+        if (how === 'launched and evicted') {
+          await values
+          await other.evict()
+        }
+        const { state } = handles
+        const ways = {
+          read: () => state.read(),
+          copy: async () => {
+            const block = await state.copy(lane)
+            lane.copy(host, block)
+            block.free()
+            await lane.synchronize()
+            return new Float32Array(host.view())
+          },
+          use: () =>
+            state.use(lane, async span => {
+              lane.copy(host, span)
+              // A body may wait for the end of the tree that its work is given before.
+              await other.close()
+              await lane.synchronize()
+              return new Float32Array(host.view())
+            }),
+        }
+        const read = ways[reading]()
+        read.catch(() => undefined)
+        await other.close()
+        expect(only(await read)).toBe(2)
+      }
+      await t.close()
+      await own.close()
+    },
+  )
+
+  it('is read by an async body that waits for a launch over the value', async () => {
+    const { own, t, lane, host } = await opened()
+    const { state } = t.launch('prompt', { x: all(1) }).handles
+    const seen = await state.use(lane, async span => {
+      lane.copy(host, span)
+      return only(await t.launch('prompt', { x: all(2) }).handles.state.read())
+    })
+    expect(seen).toBe(4)
+    await lane.synchronize()
+    expect(only(new Float32Array(host.view()))).toBe(2)
+    await t.close()
+    await own.close()
+  })
+
   it('copies no value that is gone, nor by a lane that is none, and leaves no block where it fails', async () => {
     const { own, t, lane } = await opened()
     const first = t.launch('prompt', { x: all(1) })
