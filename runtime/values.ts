@@ -89,6 +89,22 @@ export const describe = (value: unknown): string => {
   }
 }
 
+/**
+ * Whether a caller's value is a promise. Reading it may run the caller's code: one that throws is treated as
+ * a value.
+ */
+export const isThenable = (value: unknown): value is PromiseLike<unknown> => {
+  try {
+    return (
+      typeof value === 'object' &&
+      value !== null &&
+      typeof (value as PromiseLike<unknown>).then === 'function'
+    )
+  } catch {
+    return false
+  }
+}
+
 /** A thrown value as text for a message. */
 export const thrown = (cause: unknown): string => {
   try {

@@ -5,7 +5,14 @@ import type { RunError } from '../errors.js'
 import type { Mismatch } from '../values.js'
 import { Awake } from './awake.js'
 import type { Keeper } from './kept.js'
-import { sessionFailed, tickFailed, warnCloseFailed, warnLostLease, warnUnfinishedTick } from './messages.js'
+import {
+  closedSession,
+  sessionFailed,
+  tickFailed,
+  warnCloseFailed,
+  warnLostLease,
+  warnUnfinishedTick,
+} from './messages.js'
 import type { OpenPlan, OpenPlanHost } from './open-plan.js'
 import type { Port } from './ports.js'
 import type { Run, RunHost } from './run.js'
@@ -16,7 +23,7 @@ import type { Ticks } from './ticks.js'
  * The state behind a session: the plan that is open, the run that drives it, and what happens between two
  * ticks. A plan that another one has taken over from stays open until its last lease is given back.
  */
-export class Engine implements RunHost, OpenPlanHost, Omit<Keeper, 'alive'> {
+export class Engine implements RunHost, OpenPlanHost, Omit<Keeper, 'alive' | 'closing'> {
   readonly enqueueUs = new Recent()
   readonly fillUs = new Recent()
   readonly tickMs = new Recent()
@@ -29,7 +36,10 @@ export class Engine implements RunHost, OpenPlanHost, Omit<Keeper, 'alive'> {
   /** The run that has been started and has not ended. */
   run: Run | undefined
   failure: RunError | undefined
-  /** Aborted when the session closes: a plan that is being opened for it is given up. */
+  /**
+   * Aborted when the session closes, with the error of calls from then on: a plan that is being opened for it
+   * is given up, and the sources of writes.
+   */
   readonly closing = new AbortController()
   #open: OpenPlan
   /** Plans before it, of which leases are out or which are being closed. */
@@ -149,8 +159,7 @@ export class Engine implements RunHost, OpenPlanHost, Omit<Keeper, 'alive'> {
     const turn = this.#lastBetween
       .then(() => this.#drained())
       .then(() => {
-        const { plan } = this.#open
-        if (this.failure) throw sessionFailed(plan.name, plan, this.failure)
+        if (this.failure) throw this.#failed(this.failure)
         return body(this.ticks.next)
       })
     this.#lastBetween = turn.catch(() => undefined)
@@ -205,7 +214,7 @@ export class Engine implements RunHost, OpenPlanHost, Omit<Keeper, 'alive'> {
   }
 
   async #close(): Promise<void> {
-    this.closing.abort()
+    this.closing.abort(this.failure ? this.#failed(this.failure) : closedSession())
     await this.#drained()
     try {
       await this.#lastSwap
@@ -239,6 +248,11 @@ export class Engine implements RunHost, OpenPlanHost, Omit<Keeper, 'alive'> {
       .catch(warnCloseFailed)
       .finally(() => this.#before.delete(plan))
     this.#before.set(plan, closed)
+  }
+
+  #failed(failure: RunError): RunError {
+    const { plan } = this.#open
+    return sessionFailed(plan.name, plan, failure)
   }
 
   #fail(failure: NativeFailure): void {

@@ -20,6 +20,8 @@ export interface Keeper {
   readonly open: Pick<OpenPlan, 'plan' | 'program' | 'shared' | 'sharing'>
   /** The session closes. */
   readonly over: boolean
+  /** Aborted when it closes, or its device has failed; its reason is the error of what has not begun. */
+  readonly closing: AbortSignal
   /** Throws once the session was asked to close. */
   alive(): void
   /**
@@ -87,9 +89,9 @@ class KeptValues {
 
   /**
    * Sets a value, or several between the same two ticks: all of them or, after an error of the values, none.
-   * A value is an array, copied at once; or a function that fills the bytes, and then the write comes after
-   * it. Resolves to the number of the first tick that sees them. Rejects as `read` does; where the device
-   * fails in a write, the session is over.
+   * A value is an array, copied at once; or a function that fills the bytes, where the write comes after what
+   * it returns has settled. Resolves to the number of the first tick that sees them. Rejects as `read` does;
+   * where the device fails in a write, the session is over.
    */
   write(name: string, value: ParamSource): Promise<number>
   write(values: ParamSources): Promise<number>
@@ -106,7 +108,14 @@ class KeptValues {
       if (mismatch) throw wrongWrite(at, this.kind, name, mismatch)
       return { kept, bytes }
     })
-    for (const { kept, source, bytes } of writes) if (source) await this.#filled(kept, source, bytes, at)
+    for (const { kept, source, bytes } of writes) {
+      if (source === undefined) continue
+      const { spec } = kept
+      const filling = fillParam(bytes, source, spec, this.kind, this.keeper.closing)
+      // Not awaited without need: what is called next, as close is, comes after the write.
+      const failure = filling instanceof Promise ? await filling : filling
+      if (failure) throw wrongWrite(at, this.kind, spec.name, failure, failure.cause)
+    }
     return this.carryOut(writes, at)
   }
 
@@ -167,11 +176,6 @@ class KeptValues {
     } catch (failure) {
       throw copyFailed(at, `read ${spec.name}`, failure as NativeFailure)
     }
-  }
-
-  async #filled({ spec }: Kept, source: ParamSource, bytes: Uint8Array, at: string): Promise<void> {
-    const failure = await fillParam(bytes, source, spec, this.kind)
-    if (failure) throw wrongWrite(at, this.kind, spec.name, failure, failure.cause)
   }
 }
 

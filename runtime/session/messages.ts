@@ -7,7 +7,7 @@ import type { Plan, PlanBuffer, PlanNode, Violation } from '../../dsl/ir/plan.js
 import type { NativeFailure } from '../addon.js'
 import type { Block } from '../device/block.js'
 import { failureText, isNativeFailure } from '../device/open-failure.js'
-import { type DeviceError, RunError, type RunErrorTag } from '../errors.js'
+import { type DeviceError, DisposedError, RunError, type RunErrorTag } from '../errors.js'
 import { SafetensorsError, type SafetensorsFault } from '../files/safetensors.js'
 import { describe, type Mismatch, thrown, type ValueSpec } from '../values.js'
 
@@ -421,6 +421,8 @@ export const blockFed = (block: Block, mismatch: Mismatch): Mismatch => ({
   found: `a Block of ${block.pinned ? 'pinned' : 'device'} memory`,
   next: `${block.pinned ? '' : 'copy it into a pinned block, '}await the lane that writes it, and give an array over its view()`,
 })
+
+export const closedSession = (): DisposedError => new DisposedError('this session', 'open the plan again')
 
 export const sessionFailed = (at: string, plan: Plan, failure: RunError): RunError =>
   runError('SessionFailed')(at, `the session of "${plan.name}"`, {

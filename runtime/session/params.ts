@@ -3,7 +3,7 @@ import { lateFunction, lateResult } from '../../dsl/internal.js'
 import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import type { NativeProgram } from '../addon.js'
 import type { DeviceError } from '../errors.js'
-import { arrayOver, fill, type Mismatch, type ValueSpec } from '../values.js'
+import { arrayOver, fill, isThenable, type Mismatch, type ValueSpec } from '../values.js'
 import {
   bytesAway,
   type Kind,
@@ -128,7 +128,7 @@ export const putValue = async (
 }
 
 /** What `work` resolves to, unless the signal is aborted before: then its reason is thrown. */
-const untilAborted = async <A>(work: A | Promise<A>, signal: AbortSignal | undefined): Promise<A> => {
+const untilAborted = async <A>(work: PromiseLike<A>, signal: AbortSignal | undefined): Promise<A> => {
   if (signal === undefined) return work
   let stop: (() => void) | undefined
   const aborted = new Promise<never>((_, reject) => {
@@ -143,32 +143,41 @@ const untilAborted = async <A>(work: A | Promise<A>, signal: AbortSignal | undef
   }
 }
 
+type Filled = DeviceError | undefined
+
 /**
- * Fills the bytes of a parameter, or of a state, from its source; or the error. Where the signal is aborted
- * its reason is thrown, even if the source never settles.
+ * Fills the bytes of a parameter, or of a state, from its source; or the error. A promise only where the
+ * source is a function that returns one, so that any other write is placed in the turn of its call. Where the
+ * signal is aborted before that settles, its reason is thrown.
  */
-export const fillParam = async (
+export const fillParam = (
   bytes: Uint8Array,
   source: ParamSource,
   spec: ValueSpec,
   kind: Kind = 'params',
   signal?: AbortSignal,
-): Promise<DeviceError | undefined> => {
+): Filled | Promise<Filled> => {
   if (typeof source !== 'function') {
     const mismatch = fill(arrayOver(bytes.buffer as ArrayBuffer, bytes.byteOffset, spec), source, spec)
     return mismatch && wrongParam(spec.name, mismatch, kind)
   }
   const late = lateSource(source)
   if (late) return wrongParam(spec.name, late, kind)
-  try {
-    const { name, dtype, shape } = spec
-    const returned = await untilAborted(source(bytes, { name, dtype, shape, bytes: spec.bytes }), signal)
+  const judged = (returned: unknown): Filled => {
     const found = lateResult(returned)
     if (found !== undefined) return wrongParam(spec.name, neverFills(found), kind)
     return bytes.byteLength < spec.bytes ? wrongParam(spec.name, bytesAway, kind) : undefined
-  } catch (cause) {
+  }
+  const failed = (cause: unknown): Filled => {
     if (signal?.aborted && cause === signal.reason) throw cause
     return paramThrew(spec.name, cause, kind)
+  }
+  try {
+    const { name, dtype, shape } = spec
+    const returned = source(bytes, { name, dtype, shape, bytes: spec.bytes })
+    return isThenable(returned) ? untilAborted(returned, signal).then(judged).catch(failed) : judged(returned)
+  } catch (cause) {
+    return failed(cause)
   }
 }
 

@@ -1,5 +1,6 @@
 import { from, type Observable, Subject, takeUntil } from 'rxjs'
 import type { PulledFeed, PushedFeed } from '../../dsl/index.js'
+import { isThenable } from '../values.js'
 import type { NamedFeed } from './feeds.js'
 import { warnReturnThrew } from './messages.js'
 
@@ -84,20 +85,6 @@ class Slots {
 }
 
 type AnyIterator = Iterator<unknown> | AsyncIterator<unknown>
-
-// Reading a caller's value may run the caller's code. A value that throws is treated as a value, not as a
-// promise.
-const isThenable = (value: unknown): value is PromiseLike<unknown> => {
-  try {
-    return (
-      typeof value === 'object' &&
-      value !== null &&
-      typeof (value as PromiseLike<unknown>).then === 'function'
-    )
-  } catch {
-    return false
-  }
-}
 
 // An iterator that is done is not returned; nor one whose result throws, which is over.
 const isDone = (result: unknown): boolean => {

@@ -19,6 +19,7 @@ import {
   badRunOptions,
   badSignal,
   badTicks,
+  closedSession,
   copyFailed,
   copyRefused,
   sessionFailed,
@@ -137,6 +138,7 @@ class OpenSession {
       get over() {
         return engine.over
       },
+      closing: engine.closing.signal,
       alive: () => this.#alive(),
       between: body => engine.between(body),
       broken: failure => engine.broken(failure),
@@ -166,7 +168,7 @@ class OpenSession {
     this.#alive()
     const at = here().toString()
     const leases = new Observable<Lease<unknown>>(subscriber => {
-      const error = this.#closing ? closed() : (this.#busy(at) ?? checkRunOptions(options, at))
+      const error = this.#closing ? closedSession() : (this.#busy(at) ?? checkRunOptions(options, at))
       const named = error ? E.left(error) : namedFeeds(this.#engine.inputs, feeds, at)
       if (E.isLeft(named)) {
         subscriber.error(named.left)
@@ -293,7 +295,7 @@ class OpenSession {
   }
 
   #alive(): void {
-    if (this.#closing) throw closed()
+    if (this.#closing) throw closedSession()
   }
 
   #busy(at: string): RunError | undefined {
@@ -316,8 +318,6 @@ const readable = (plan: Plan, name: string): PlanBuffer => {
       'Next: name one of them',
   )
 }
-
-const closed = (): DisposedError => new DisposedError('this session', 'open the plan again')
 
 const checkRunOptions = (options: RunOptions, at: string): RunError | undefined => {
   if (typeof options !== 'object' || options === null || Array.isArray(options))

@@ -71,6 +71,7 @@ export class SharedParams implements AsyncDisposable {
   readonly #openings = new Set<Promise<unknown>>()
   readonly #lent = new Map<string, Block>()
   readonly #writes: SharedWrites
+  readonly #closing = new AbortController()
   #disposing: Promise<void> | undefined
 
   constructor(origin: Origin) {
@@ -87,6 +88,7 @@ export class SharedParams implements AsyncDisposable {
       resident: this.#resident,
       staging: spec => this.#staging(spec),
       drop: (name, why) => this.#drop(name, why),
+      closing: this.#closing.signal,
       alive: () => this.#alive(),
     })
   }
@@ -160,9 +162,9 @@ export class SharedParams implements AsyncDisposable {
    * has submitted, before all others, and in the same order for each. No tick sees a part of a write. The
    * sessions hold back their next ticks until the write has ended; sessions that read none of the names go
    * on. Sessions that open later begin with the values. A value is an array, copied at once; or a function
-   * that fills the bytes, and then the write comes after it. Rejects with a `RunError`, or with a
-   * `DisposedError` once the parameters are disposed of; where the device fails in a write, the sessions are
-   * over.
+   * that fills the bytes, where the write comes after what it returns has settled. Rejects with a
+   * `RunError`, or with a `DisposedError` once the parameters are disposed of; where the device fails in a
+   * write, the sessions are over.
    */
   write(name: string, value: ParamSource): Promise<void>
   write(values: ParamSources): Promise<void>
@@ -182,6 +184,7 @@ export class SharedParams implements AsyncDisposable {
   }
 
   async #dispose(): Promise<void> {
+    this.#closing.abort(disposed())
     await Promise.allSettled(this.#openings)
     await Promise.allSettled(this.#putting.values())
     await this.#writes.last
@@ -283,10 +286,12 @@ export class SharedParams implements AsyncDisposable {
   }
 
   #alive(): void {
-    if (this.#disposing !== undefined)
-      throw new DisposedError('this set of parameters', 'make it again: await params(device, source)')
+    if (this.#disposing !== undefined) throw disposed()
   }
 }
+
+const disposed = (): DisposedError =>
+  new DisposedError('this set of parameters', 'make it again: await params(device, source)')
 
 /** The source of each parameter; or a TypeError that names the first value that is none. */
 const checkedSources = (source: ParamSources): ParamSources => {

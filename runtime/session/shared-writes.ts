@@ -4,7 +4,7 @@ import type { NativeFailure } from '../addon.js'
 import { type Block, waitUses } from '../device/block.js'
 import { quietly } from '../device/ending.js'
 import type { Lane } from '../device/lane.js'
-import { RunError } from '../errors.js'
+import { type DeviceError, RunError } from '../errors.js'
 import { arrayOver, copied, fill, type ValueSpec } from '../values.js'
 import { copyFailed, notASource, severalSharedTypes, unknownShared, wrongSharedWrite } from './messages.js'
 import { fillParam, type ParamSource } from './params.js'
@@ -35,6 +35,8 @@ export interface SharedMemory {
   staging(spec: ValueSpec): Block
   /** Frees a parameter that is on the device. */
   drop(name: string, why: string): void
+  /** Aborted when they are disposed of. */
+  readonly closing: AbortSignal
   /** Throws once they are disposed of. */
   alive(): void
 }
@@ -73,7 +75,9 @@ export class SharedWrites {
       const spec = this.#typeOf(name)
       return spec === undefined ? { name, source: copied(array) } : valueAs(name, array, spec, at)
     })
-    if (this.#unfilled(values).length > 0) await this.#fillAll(values, at)
+    const filling = this.#fillAll(values, at)
+    // Not awaited without need: what is called next, as disposal is, comes after the write.
+    if (filling !== undefined) await filling
     await this.#write(values, at)
   }
 
@@ -105,20 +109,22 @@ export class SharedWrites {
     return undefined
   }
 
-  #unfilled(values: readonly SharedValue[]): readonly SharedValue[] {
-    return values.filter(({ name, bytes }) => bytes === undefined && this.#typeOf(name) !== undefined)
-  }
-
-  /** Fills the bytes of all values whose types are known. */
-  async #fillAll(values: readonly SharedValue[], at: string): Promise<void> {
-    for (let [value] = this.#unfilled(values); value !== undefined; [value] = this.#unfilled(values)) {
-      const spec = this.#typeOf(value.name)!
+  /** Fills the bytes of all values whose types are known; a promise only where a source returns one. */
+  #fillAll(values: readonly SharedValue[], at: string): Promise<void> | undefined {
+    for (const value of values) {
+      const spec = value.bytes === undefined ? this.#typeOf(value.name) : undefined
+      if (spec === undefined) continue
       const bytes = new Uint8Array(spec.bytes)
-      const failure = await fillParam(bytes, value.source, spec)
-      if (failure) throw wrongSharedWrite(at, value.name, failure, failure.cause)
-      value.spec = spec
-      value.bytes = bytes
+      const filling = fillParam(bytes, value.source, spec, 'params', this.parts.closing)
+      const filled = (failure: DeviceError | undefined): void => {
+        if (failure) throw wrongSharedWrite(at, value.name, failure, failure.cause)
+        Object.assign(value, { spec, bytes })
+      }
+      // A type may be known by the time that the source has ended.
+      if (filling instanceof Promise) return filling.then(filled).then(() => this.#fillAll(values, at))
+      filled(filling)
     }
+    return undefined
   }
 
   /** All sessions are asked at once, so every one of them has the writes in the order of the calls. */

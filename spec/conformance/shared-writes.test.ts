@@ -257,6 +257,25 @@ describe.each(present)('a write to shared parameters on %s', name => {
     expect(await other.params.read('w')).toEqual(filled(5))
   })
 
+  it('of a function that has filled the bytes is carried out; one that has not is ended', async () => {
+    const filling = (value: number) => (into: Uint8Array) => void new Float32Array(into.buffer).fill(value)
+    const endless = () => new Promise<void>(() => undefined)
+    const weights = await weightsOf(await deviceOf())
+    const [one, other] = [await start(weights), await start(weights)] as const
+    const ofSession = one.params.write('w', filling(3))
+    const endedBySession = rejectionOf(one.params.write('w', endless))
+    await one.close()
+    await ofSession
+    expect(await endedBySession).toBeInstanceOf(DisposedError)
+    expect(await answer(other)).toBe(3)
+    const ended = rejectionOf(weights.write('w', endless))
+    const writes = [weights.write('w', filled(4)), weights.write('w', filling(5))]
+    await weights[Symbol.asyncDispose]()
+    await Promise.all(writes)
+    expect(await ended).toBeInstanceOf(DisposedError)
+    expect(await answer(other)).toBe(5)
+  })
+
   it('comes after the uses of its block that lanes have marked', async () => {
     const device = await deviceOf()
     const weights = await weightsOf(device)

@@ -329,6 +329,28 @@ describe.each(present)('between two ticks on %s', device => {
     expect(await asked[1]).toEqual(row(4))
   })
 
+  it('12 writes what a function has filled when it returns, as an array', async () => {
+    const session = await start()
+    const four = (into: Uint8Array): void => void new Float32Array(into.buffer).fill(4)
+    const asked = [session.state.write('total', four), session.state.read('total')] as const
+    expect(await asked[1]).toEqual(row(4))
+    const last = session.state.write({ total: four, before: row(1) })
+    await session.close()
+    expect(await last).toBe(0)
+    const weighted = kept(await opened(scaled, device, { params: { w: row(2), bias: row(1) } }))
+    const wrote = weighted.params.write('w', four)
+    await weighted.close()
+    expect(await wrote).toBe(0)
+  })
+
+  it('13 ends a write whose function has not ended when it closes', async () => {
+    const session = await start()
+    const never = session.state.write('total', () => new Promise<void>(() => undefined))
+    const reason = rejectionOf(never)
+    await session.close()
+    expect(await reason).toBeInstanceOf(DisposedError)
+  })
+
   it.each([
     { mode: 'eager' },
     { mode: 'eager', storage: 'planned' },
