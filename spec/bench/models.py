@@ -106,7 +106,7 @@ def training(job, w):
         w[name].requires_grad_()
 
     def loss_of(ids):
-        return F.cross_entropy(scores(ids).flatten(0, -2).float(), w["targets"].flatten())
+        return F.cross_entropy(scores(ids).flatten(0, -2).float(), w["targets"].flatten().long())
 
     def step(loss_of):
         def call(ids):
