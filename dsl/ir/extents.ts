@@ -25,16 +25,19 @@ export interface OutOfBounds {
 }
 
 /**
- * Memory safety of every run whose node has a kernel: each reads and writes inside its buffers only, writes all
- * of what it writes anew, and at addresses that are multiples of the element's size (anything else is a sticky
- * error of the device). What a `cuda` kernel accesses cannot be checked. Ids must be in range: the loader checks them first.
+ * Memory safety of every run whose node has a kernel: each reads and writes inside its buffers only, reads no
+ * bytes that the kernels before it left unwritten, and at addresses that are multiples of the element's size
+ * (anything else is a sticky error of the device). What a `cuda` kernel accesses cannot be checked. Ids must be in
+ * range: the loader checks them first.
  */
 export const outOfBounds = (plan: Plan, most = 100): readonly OutOfBounds[] => {
   const found: OutOfBounds[] = []
+  const written = new Written(plan)
   for (let command = 0; command < plan.commands.length && found.length < most; command++) {
     const run = plan.commands[command]!
     if (run[0] !== 'run') continue
     const { kernel, collective } = plan.nodes[run[1]] ?? {}
+    if (kernel === undefined) for (const id of run[4]) written.add(id)
     if (kernel === undefined && collective === undefined) continue
     const add = (buffer: number, wanted: string, is: string, tag: OutOfBounds['tag'] = 'Extent') =>
       found.push({ tag, command, node: run[1], buffer, wanted, found: is })
@@ -53,6 +56,7 @@ export const outOfBounds = (plan: Plan, most = 100): readonly OutOfBounds[] => {
     }
     if (kernel === undefined) continue
     const need = needsOf(kernel)
+    if (need === undefined) for (const id of run[4]) written.add(id)
     if (need === undefined) continue
     for (const i of need.inPlace ?? []) {
       const [read, write] = [run[3][i], run[4][i]]
@@ -79,14 +83,25 @@ export const outOfBounds = (plan: Plan, most = 100): readonly OutOfBounds[] => {
             `${verb} within its ${buffer.bytes} bytes`,
             `its ${kernel.kind} reaches to byte ${reach.end}`,
           )
-        const isAnew = what === 'writes' && reach.isScratch !== true && !need.inPlace?.includes(i)
-        if (isAnew && (reach.covers ?? reach.end) < buffer.bytes)
+        const there = what === 'reads' ? written.bytesOf(buffer.id) : undefined
+        if (there !== undefined && reach.end > there)
           add(
             buffer.id,
-            `${verb} all of its ${buffer.bytes} bytes`,
-            `its ${kernel.kind} writes ${reach.covers ?? reach.end}`,
+            `${verb} within the ${there} bytes that have been written of '${buffer.name}'`,
+            `its ${kernel.kind} reaches to byte ${reach.end}`,
             'Unwritten',
           )
+        if (what === 'writes' && !need.inPlace?.includes(i)) {
+          const covers = reach.covers ?? reach.end
+          if (buffer.life === 'output' && covers < buffer.bytes)
+            add(
+              buffer.id,
+              `${verb} all of the ${buffer.bytes} bytes that the host reads`,
+              `its ${kernel.kind} writes ${covers}`,
+              'Unwritten',
+            )
+          written.add(buffer.id, reach)
+        }
         const place = (buffer.aliasOffset ?? 0) + (plan.buffers[buffer.alias ?? buffer.id]?.offset ?? 0)
         if (place % reach.align !== 0)
           add(buffer.id, `${verb} at a multiple of ${reach.align} bytes`, `it lies at byte ${place}`)
@@ -94,6 +109,33 @@ export const outOfBounds = (plan: Plan, most = 100): readonly OutOfBounds[] => {
     }
   }
   return found
+}
+
+/** How many bytes of each buffer of a tick have been written, as far as that is known. */
+class Written {
+  private readonly bytes: Float64Array
+
+  constructor(private readonly plan: Plan) {
+    this.bytes = new Float64Array(plan.buffers.length)
+  }
+
+  /** So many from the first one on; undefined where it is not known, or all may be. */
+  bytesOf(id: number): number | undefined {
+    const bytes = this.bytes[id]!
+    return bytes === 0 || bytes === Number.POSITIVE_INFINITY ? undefined : bytes
+  }
+
+  /** `reach`: absent where it is not known what is written. */
+  add(id: number, reach?: Reach): void {
+    const { alias, bytes, life } = this.plan.buffers[id]!
+    // What lives longer has had a value before.
+    if (life !== 'tick') return
+    const covers = reach === undefined || alias !== undefined ? bytes : (reach.covers ?? reach.end)
+    // Whoever writes parts by views writes the whole, as far as this is to say.
+    const root = alias ?? id
+    const known = alias !== undefined || covers >= bytes ? Number.POSITIVE_INFINITY : covers
+    this.bytes[root] = Math.max(this.bytes[root]!, known)
+  }
 }
 
 /** Where the bytes of a buffer are. */
@@ -109,8 +151,6 @@ interface Reach {
   readonly align: number
   /** Of a write, the bytes in between that it writes; absent: all. */
   readonly covers?: number
-  /** What is written is of no value to others, and may take less than the buffer. */
-  readonly isScratch?: true
 }
 
 interface Needs {
@@ -127,8 +167,7 @@ const dense = (count: number, dtype: DType): Reach => ({
 })
 
 /** The write that offers scratch to a library, where there is one. */
-const scratch = (bytes = 0): readonly Reach[] =>
-  bytes > 0 ? [{ first: 0, end: bytes, align: 1, isScratch: true }] : []
+const scratch = (bytes = 0): readonly Reach[] => (bytes > 0 ? [{ first: 0, end: bytes, align: 1 }] : [])
 
 type NeedsOf<Spec> = (kernel: Spec) => Needs | undefined
 

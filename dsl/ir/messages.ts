@@ -88,7 +88,7 @@ const titles = {
   BadAlias: 'Invalid view of a buffer',
   BadKernel: 'The kernel contradicts itself',
   Extent: 'The kernel would reach outside of its buffers',
-  Unwritten: 'The kernel would leave some of its result unwritten',
+  Unwritten: 'Bytes that nothing has written would be read',
   CannotRead: 'The file cannot be read',
   CannotWrite: 'The file cannot be written',
   Truncated: 'The file is shorter than its header says',

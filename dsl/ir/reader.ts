@@ -14,7 +14,7 @@ export type PlanFaultTag =
   | 'BadAlias' // a view of a view, or one that leaves its root
   | 'BadKernel' // a kernel that contradicts itself
   | 'Extent' // a kernel that would reach outside its buffers
-  | 'Unwritten' // a kernel that would leave some of a buffer as it was
+  | 'Unwritten' // a kernel, or the host, that would read bytes which no kernel has written
 
 /** Why a text or value is not a plan, and where in it. */
 export type PlanFault = Fault<PlanFaultTag>

@@ -175,7 +175,7 @@ describe.each(present)('attention that appends on %s', device => {
   }
 
   it('yields what the graph means', { timeout: 60_000 }, async () => {
-    const joined = await law(runs(90))
+    const joined = await law(runs(160))
     expect(joined.get('nothing') ?? 0).toBeGreaterThan(often(1))
     expect(joined.get('reads the keys before, later') ?? 0).toBeGreaterThan(often(0))
     for (const other of [

@@ -6,6 +6,7 @@ import {
   download,
   embedding,
   graph,
+  matmul,
   mul,
   orThrow,
   param,
@@ -279,5 +280,33 @@ describe('what only the loader can see', () => {
     expect(changed({ step: 5 })).toEqual(extent)
     expect(changed({ step: -1 })).toEqual(extent)
     expect(changed({ step: Number.MAX_SAFE_INTEGER })).toEqual(extent)
+  })
+})
+
+describe('bytes that nothing has written', () => {
+  const square = tensor('f32', [4, 4])
+  const plan = orThrow(
+    compile(
+      graph({ x: square }, ({ x }) => {
+        const a = x.pipe(upload())
+        return { y: a.pipe(matmul(a), download()) }
+      }),
+      { mode: 'eager' },
+    ),
+  )
+  const changed = (kind: KernelSpec['kind'], last: boolean, more: object): string[] => {
+    const copies = plan.nodes.flatMap(({ kernel }, id) => (kernel?.kind === kind ? [id] : []))
+    const which = last ? copies.at(-1) : copies[0]
+    const nodes = plan.nodes.map((node, id) =>
+      id === which ? { ...node, kernel: { ...node.kernel, ...more } } : node,
+    )
+    return tags({ ...plan, nodes }).map(text => text.split(' ')[0]!)
+  }
+
+  test('are read by no kernel and not by the host', () => {
+    expect(changed('matmul', true, {})).toEqual([])
+    expect(changed('matmul', true, { m: 1 })).toEqual(['Unwritten'])
+    expect(changed('copy', false, { bytes: 48 })).toEqual(['Unwritten', 'Unwritten'])
+    expect(changed('copy', true, { bytes: 48 })).toEqual(['Unwritten'])
   })
 })
