@@ -6,6 +6,17 @@ std::vector<FirstTouch> firstTouches(const Program& program) {
   const ProgramSpec& spec = program.spec();
   std::vector<FirstTouch> found;
   std::vector<bool> touched(spec.buffers.size());
+  // Whether some bytes of a part of an output have been accessed by another name: as the whole, or as a part.
+  const auto overlapsTouched = [&](std::uint32_t part) {
+    const BufferSpec& own = spec.buffers[part];
+    for (const std::uint32_t view : program.views()[own.root]) {
+      const BufferSpec& other = spec.buffers[view];
+      if (touched[view] && other.rootOffset < own.rootOffset + own.bytes &&
+          own.rootOffset < other.rootOffset + other.bytes)
+        return true;
+    }
+    return false;
+  };
   for (const Step& step : program.steps()) {
     if (step.kind != StepKind::run) continue;
     for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) {
@@ -17,7 +28,9 @@ std::vector<FirstTouch> firstTouches(const Program& program) {
       // Lanes write the parts of an output side by side.
       const std::uint32_t touch = inArena ? root : operand;
       if (touched[touch]) continue;
+      const bool isFirst = inArena || !overlapsTouched(touch);
       touched[touch] = true;
+      if (!isFirst) continue;
       // Only whole words are filled: a part of an output may begin between two, or be shorter than one.
       if (spec.buffers[touch].bytes < sizeof(garbage) ||
           spec.buffers[touch].rootOffset % sizeof(garbage) != 0)

@@ -174,8 +174,8 @@ describe.each(present)('attention that appends on %s', device => {
     return seen
   }
 
-  it('yields what the graph means', { timeout: 60_000 }, async () => {
-    const joined = await law(runs(160))
+  it('yields what the graph means', { timeout: 120_000 }, async () => {
+    const joined = await law(runs(130))
     expect(joined.get('nothing') ?? 0).toBeGreaterThan(often(1))
     expect(joined.get('reads the keys before, later') ?? 0).toBeGreaterThan(often(0))
     for (const other of [

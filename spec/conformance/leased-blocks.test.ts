@@ -16,6 +16,7 @@ import {
   relu,
   tensor,
   upload,
+  window,
 } from '../../dsl/index.js'
 import { type HostArray, hostArray } from '../../dsl/language/values.js'
 import { copyUnseen, hold } from '../../runtime/device/testing.js'
@@ -288,6 +289,29 @@ describe.each(present)('outputs left on the device, on %s', name => {
       expect(seen.map(all)).toEqual([3, value, value].map(one => new Set([one])))
     }
     expect(value).toBe(12)
+  })
+
+  it('poison spares an output whose parts are written first and read as a whole', async () => {
+    const parts = graph('parts', { x: tensor('f32', [4]) }, ({ x }) => {
+      const both = x.pipe(upload(copy), window(2))
+      return { both, doubled: both.pipe(on(math), mul(2)) }
+    })
+    await using device = orThrow(await Device.open(name)())
+    const plan = orThrow(compile(parts, { mode: 'eager' }))
+    await using session = orThrow(await open(plan, { device, poison: true })())
+    const seen = [0, 1].map(() => device.pinned(8 * 4))
+    const rows = [1, 2].map(value => new Float32Array(4).fill(value))
+    for await (using out of session.run({ x: pulled(rows) })) {
+      for (const [i, block] of [out.both, out.doubled].entries()) {
+        device.defaultLane.copy(seen[i]!, block)
+        block.recordUse(device.defaultLane)
+      }
+      await device.defaultLane.synchronize()
+    }
+    expect(seen.map(block => [...new Float32Array(block.view())])).toEqual([
+      [1, 1, 1, 1, 2, 2, 2, 2],
+      [2, 2, 2, 2, 4, 4, 4, 4],
+    ])
   })
 
   it('yields what interpret yields, for generated graphs and readers at any time', {

@@ -34,7 +34,7 @@ describe.each(present)('what a plan yields on %s is what interpret yields', devi
   const seeds = fc.integer({ min: 1, max: 1e6 })
   const modes = fc.constantFrom('eager' as const, 'auto' as const)
 
-  it('for 200 generated graphs', { timeout: 120_000 }, async () => {
+  it('for 200 generated graphs', { timeout: 240_000 }, async () => {
     const kernels = new Set<string>()
     await fc.assert(
       fc.asyncProperty(samples, seeds, fc.boolean(), (made, seed, fuse) => {
