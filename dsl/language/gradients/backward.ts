@@ -52,11 +52,6 @@ export type Rule = (
   make: Backward,
 ) => readonly ((() => FlowValue | Within) | undefined)[]
 
-/** Why a node has no gradient: what is wanted in its place. */
-export interface NoRule {
-  readonly next: string
-}
-
 const sum = attrsOfCode([
   ['operand', 0],
   ['operand', 1],
@@ -155,8 +150,11 @@ export class Backward extends Parts {
     return from === 0 && to === size ? x : this.apply(sliceOperator, x, [], { axis, from, to })
   }
 
-  expand(x: FlowValue, shape: readonly number[]): FlowValue {
-    return this.apply(expandOperator, x, [], { shape })
+  /** Symbols are those that the value has in the same place. */
+  expand(x: FlowValue, shape: readonly Dim[]): FlowValue {
+    const lead = shape.length - x.spec.shape.length
+    const sizes = shape.map((size, d) => (isNumber(size) ? size : { axis: d - lead }))
+    return this.apply(expandOperator, x, [], { shape: sizes })
   }
 
   concat(values: readonly FlowValue[], axis: number): FlowValue {
@@ -191,9 +189,8 @@ export class Backward extends Parts {
   whole(gradient: FlowValue, of: FlowValue): FlowValue {
     const { shape } = of.spec
     if (gradient.spec.shape.every((size, d) => size === shape[d])) return gradient
-    return shape.every(isNumber)
-      ? this.expand(gradient, shape)
-      : this.map((g, _) => g, this.here(gradient), of)
+    const isKept = shape.every((size, d) => isNumber(size) || size === gradient.spec.shape[d])
+    return isKept ? this.expand(gradient, shape) : this.map((g, _) => g, this.here(gradient), of)
   }
 
   /**

@@ -88,7 +88,7 @@ class Reverse {
     const op = whole?.op ?? node.op
     const rule = rules[op]
     if (rule === undefined) {
-      const next = withoutRule[op]?.next ?? 'write the gradient out'
+      const next = withoutRule[op] ?? 'write the gradient out'
       builder.report(this.at, 'gradients', noGradient(node.name, node.at, next))
       return
     }
@@ -161,14 +161,15 @@ export const gradients = <D extends DType, S extends Shape, const B extends Valu
   const { length } = builder.problems
   const taken = builder.take(loss, 'device', at, 'gradients', 'the loss')
   const values = valuesOf(builder, by, at)
-  if (!isOne(taken.spec))
+  const isGuess = builder.guesses.has(taken.id)
+  if (!isOne(taken.spec) && !isGuess)
     builder.report(
       at,
       'gradients',
       shapeMismatch('one float as the loss', showSpec(taken.spec), 'reduce it first: pipe(mean())'),
     )
   if (values === undefined) return {} as Gradients<B>
-  if (builder.problems.length > length) return values as unknown as Gradients<B>
+  if (isGuess || builder.problems.length > length) return values as unknown as Gradients<B>
   const made = builder.parts('gradients', () => {
     const known = new Reverse(taken, Object.values(values), at).run()
     return Object.entries(values).map(([name, value]) => {

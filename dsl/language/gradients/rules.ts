@@ -1,4 +1,5 @@
-import type { NoRule, Rule } from './backward.js'
+import { attentionRule } from './attention.js'
+import type { Rule } from './backward.js'
 import { allGatherRule, allReduceRule, allToAllRule, reduceScatterRule } from './collectives.js'
 import { elementwiseRule, whereRule } from './elementwise.js'
 import { gatherRule, scatterAddRule, takeAlongRule } from './indices.js'
@@ -12,7 +13,7 @@ import {
   sliceRule,
   transposeRule,
 } from './layout.js'
-import { attentionRule, matmulRule, ropeRule } from './products.js'
+import { matmulRule, ropeRule } from './products.js'
 import {
   cumsumRule,
   extremeRule,
@@ -73,16 +74,16 @@ export const constants: ReadonlySet<string> = new Set(['delay', 'iota', 'random'
 
 const rates = 'ask for the gradient on one side of it: gradients are of flows of one rate'
 
-/** Operators of floats that have no rule, with what to do. */
-export const withoutRule: Readonly<Record<string, NoRule>> = Object.freeze(
+/** Operators of floats that have no rule, each with what to do in place of it. */
+export const withoutRule: Readonly<Record<string, string>> = Object.freeze(
   Object.assign(Object.create(null), {
-    append: { next: 'compute the loss without the cache' },
-    broadcast: { next: 'ask for the gradient of what each rank has: allReduce and allGather have one' },
-    every: { next: rates },
-    hold: { next: rates },
-    kernel: { next: 'write its gradient out, or ask for gradients on either side of the kernel' },
-    permute: { next: 'ask for gradients on either side of it, and permute them back' },
-    port: { next: 'write its gradient out, or ask for gradients on either side of the kernel' },
-    window: { next: rates },
+    append: 'compute the loss without the cache',
+    broadcast: 'ask for the gradient of what each rank has: allReduce and allGather have one',
+    every: rates,
+    hold: rates,
+    kernel: 'write its gradient out, or ask for gradients on either side of the kernel',
+    permute: 'ask for gradients on either side of it, and permute them back',
+    port: 'write its gradient out, or ask for gradients on either side of the kernel',
+    window: rates,
   }),
 )

@@ -153,13 +153,10 @@ export const poolRule: Rule = (of, given, make) => [
       if (how === 'mean') {
         const count = kernel.reduce((n, size) => n * size, 1)
         const each = make.map(g => g.mul(1 / count), beside(gradient))
-        const { shape } = each.spec
-        return shape.every(size => typeof size === 'number')
-          ? make.expand(
-              each,
-              shape.map((size, d) => (axes.includes(d) ? kernel[axes.indexOf(d)]! : size)),
-            )
-          : make.whole(each, elementsOf())
+        return make.expand(
+          each,
+          each.spec.shape.map((size, d) => (axes.includes(d) ? kernel[axes.indexOf(d)]! : size)),
+        )
       }
       const picked = make.map((a, b) => a.eq(b), elementsOf(), beside(output))
       const count = axes.reduce((value, axis) => make.reduce('sum', value, [axis]), picked)

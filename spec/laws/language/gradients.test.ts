@@ -80,33 +80,64 @@ describe('gradients', () => {
     }
   })
 
-  it('have sizes that are bound later', async () => {
-    const made = graph('bound later', { x: tensor('f32', ['batch', 4]) }, ({ x }: Any) => {
-      const w = param('w', tensor('f32', [3, 4]))
-      const c = param('c', tensor('f32', [3]))
-      const y = x.pipe(b.upload(), b.linear(w, c), b.softmax({ axis: 0 }), b.mul(c), b.mean(0), b.sum())
-      const found = gradients(y, { w, c })
-      return { w: found.w.pipe(download()), c: found.c.pipe(download()) }
-    })
-    const fixed = graph('fixed', { x: tensor('f32', [5, 4]) }, ({ x }: Any) => {
-      const w = param('w', tensor('f32', [3, 4]))
-      const c = param('c', tensor('f32', [3]))
-      const y = x.pipe(b.upload(), b.linear(w, c), b.softmax({ axis: 0 }), b.mul(c), b.mean(0), b.sum())
-      const found = gradients(y, { w, c })
-      return { w: found.w.pipe(download()), c: found.c.pipe(download()) }
-    })
-    const specs: Specs = { w: f32(3, 4), c: f32(3) }
-    const params = paramsOf(specs, drawn(specs, 5))
-    const x = [Float32Array.from({ length: 20 }, (_, i) => Math.cos(i))]
-    const [late, early] = await Promise.all(
-      [[made, { batch: 5 }] as const, [fixed, {}] as const].map(([each, dims]) =>
-        firstValueFrom(interpret(each, { params, dims })({ x }) as never),
-      ),
-    )
-    for (const name of ['w', 'c'])
-      for (const [i, value] of (early as Any)[name].entries())
-        expect((late as Any)[name][i]).toBeCloseTo(value, 5)
-  })
+  const withSymbols: Readonly<Record<string, readonly [Specs, number[], (x: Any, values: Any) => Any]>> = {
+    'a mean and a softmax over it': [
+      { w: f32(3, 4), c: f32(3) },
+      [4],
+      (x, { w, c }) => x.pipe(b.linear(w, c), b.softmax({ axis: 0 }), b.mul(c), b.mean(0), b.sum()),
+    ],
+    'convolutions and pooling': [
+      { w: f32(2, 1, 3, 3), c: f32(2) },
+      [1, 6, 5],
+      (x, { w, c }) =>
+        x.pipe(
+          b.conv(w, { padding: 1, bias: c }),
+          b.maxPool({ kernel: 2, stride: 1 }),
+          b.avgPool({ kernel: 3, stride: 2 }),
+          b.mean(),
+        ),
+    ],
+    attention: [
+      { w: f32(6, 4), c: f32(6) },
+      [8, 4],
+      (x, { w, c }) => {
+        const y = x.pipe(b.linear(w, c), b.reshape([x.spec.shape[0], 4, 2, 6]))
+        const q = y.pipe(b.slice(3, 0, 2))
+        return q.pipe(
+          b.attention(y.pipe(b.slice(3, 2, 4)), y.pipe(b.slice(3, 4)), { causal: true }),
+          b.mean(),
+        )
+      },
+    ],
+  }
+  it.each(Object.entries(withSymbols))(
+    'have sizes that are bound later: %s',
+    async (_, [specs, sizes, loss]) => {
+      const made = (batch: number | string) =>
+        graph('sized', { x: tensor('f32', [batch, ...sizes]) }, ({ x }: Any) => {
+          const values = Object.fromEntries(
+            Object.entries(specs).map(([name, [dtype, shape]]) => [name, param(name, tensor(dtype, shape))]),
+          )
+          const of = loss(x.pipe(b.upload()), values)
+          return Object.fromEntries(
+            Object.entries(gradients(of, values)).map(([name, flow]) => [
+              name,
+              (flow as Any).pipe(download()),
+            ]),
+          )
+        })
+      const params = paramsOf(specs, drawn(specs, 5))
+      const x = [Float32Array.from({ length: 5 * elements(sizes) }, (_, i) => Math.cos(i))]
+      const [late, early] = await Promise.all(
+        [[made('batch'), { batch: 5 }] as const, [made(5), {}] as const].map(([each, dims]) =>
+          firstValueFrom(interpret(each, { params, dims })({ x }) as never),
+        ),
+      )
+      for (const name of Object.keys(specs))
+        for (const [i, value] of (early as Any)[name].entries())
+          expect((late as Any)[name][i]).toBeCloseTo(value, 5)
+    },
+  )
 
   it('stop where the program says', async () => {
     const specs: Specs = { x: f32(4) }
@@ -250,6 +281,10 @@ describe('gradients', () => {
       { _tag: 'DTypeMismatch' },
     ])
     expect(wrong(w => gradients(3, { w }).w)).toMatchObject([{ _tag: 'NotAFlow' }])
+    // What follows from an error is none.
+    expect(wrong(w => gradients(loss(w.pipe(b.reshape([3, 3]))), { w }).w)).toMatchObject([
+      { _tag: 'ShapeMismatch', subject: 'reshape' },
+    ])
   })
 })
 
