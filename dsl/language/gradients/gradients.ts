@@ -15,7 +15,7 @@ export type Gradients<B extends Values> = {
   readonly [K in keyof B]: B[K] extends Device<infer D, infer S> ? Device<D, S> : never
 }
 
-/** The parts of one call of `gradients`. */
+/** The way from a loss back to the values that it follows from. */
 class Reverse {
   /** By node up to the loss: whether the loss may change with it through one of the values asked for. */
   private readonly varies: Uint8Array
