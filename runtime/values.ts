@@ -156,7 +156,7 @@ const asBytes = (value: unknown): Uint8Array | undefined => {
 
 /**
  * A copy of a caller's array, of its type; or of its bytes, where the value carries bytes. `slice` of a
- * Buffer is none: it shares the memory.
+ * Buffer makes no copy: it shares the memory.
  */
 export const copied = (value: HostArray): HostArray => {
   const bytes = asBytes(value)

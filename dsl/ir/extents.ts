@@ -11,7 +11,7 @@ import type { Plan } from './plan.js'
 import { type DType, elementBytes } from './tensor.js'
 
 /**
- * An access of a run outside its buffer, one that leaves some of it unwritten, or one at an address that the device
+ * An access of a run outside its buffer, of bytes that nothing has written, or at an address that the device
  * cannot use.
  */
 export interface OutOfBounds {
@@ -27,8 +27,8 @@ export interface OutOfBounds {
 /**
  * Memory safety of every run whose node has a kernel: each reads and writes inside its buffers only, reads no
  * bytes that the kernels before it left unwritten, and at addresses that are multiples of the element's size
- * (anything else is a sticky error of the device). What a `cuda` kernel accesses cannot be checked. Ids must be in
- * range: the loader checks them first.
+ * (anything else is a sticky error of the device). What a `cuda` kernel accesses cannot be checked. Ids must
+ * be in range: the loader checks them first.
  */
 export const outOfBounds = (plan: Plan, most = 100): readonly OutOfBounds[] => {
   const found: OutOfBounds[] = []
@@ -37,8 +37,8 @@ export const outOfBounds = (plan: Plan, most = 100): readonly OutOfBounds[] => {
     const run = plan.commands[command]!
     if (run[0] !== 'run') continue
     const { kernel, collective } = plan.nodes[run[1]] ?? {}
-    if (kernel === undefined) for (const id of run[4]) written.add(id)
-    if (kernel === undefined && collective === undefined) continue
+    const need = kernel && needsOf(kernel)
+    if (need === undefined) for (const id of run[4]) written.add(id)
     const add = (buffer: number, wanted: string, is: string, tag: OutOfBounds['tag'] = 'Extent') =>
       found.push({ tag, command, node: run[1], buffer, wanted, found: is })
     if (collective !== undefined) {
@@ -54,10 +54,7 @@ export const outOfBounds = (plan: Plan, most = 100): readonly OutOfBounds[] => {
           )
       }
     }
-    if (kernel === undefined) continue
-    const need = needsOf(kernel)
-    if (need === undefined) for (const id of run[4]) written.add(id)
-    if (need === undefined) continue
+    if (kernel === undefined || need === undefined) continue
     for (const i of need.inPlace ?? []) {
       const [read, write] = [run[3][i], run[4][i]]
       if (read === undefined || write === undefined) continue

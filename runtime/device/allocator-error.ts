@@ -6,7 +6,7 @@ import { describe } from '../values.js'
 export type AllocatorErrorTag =
   | 'BadArgument' // an argument that the call does not take
   | 'WrongDevice' // a handle of another device
-  | 'Reentrant' // a call of a device that waits for the function that calls it: a pool's, or a kernel's reference
+  | 'Reentrant' // a call of a device that waits for its caller: a pool's function, or a kernel's reference
   | 'WouldDeadlock' // a call that would wait for the device, while the device waits for JavaScript
   | 'SourceFailed' // a pool's own allocator threw, or returned no address; `cause` is the error that it threw
   | 'OutOfMemory'

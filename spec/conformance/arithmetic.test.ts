@@ -18,8 +18,8 @@ import {
   tensor,
   upload,
 } from '../../dsl/index.js'
-import type { MapBinary, MapUnary } from '../../dsl/ir/kernel-spec.js'
-import { type DType, isFloat } from '../../dsl/ir/tensor.js'
+import { mapBinary, mapUnary } from '../../dsl/ir/kernel-spec.js'
+import { type DType, dtypes, isFloat } from '../../dsl/ir/tensor.js'
 import { mapTolerance } from '../../dsl/language/operators/elementwise.js'
 import { type HostArray, hostArray, numbers, roundoff, writer } from '../../dsl/language/values.js'
 import { pulled } from '../../runtime/index.js'
@@ -30,38 +30,7 @@ import { expectMeaning, ran } from './yields.js'
 // biome-ignore lint/suspicious/noExplicitAny: the graphs here are built in loops, which no type follows
 type Anything = any
 
-const dtypes: readonly DType[] = ['u8', 'i32', 'f16', 'bf16', 'f32']
-
-const unary: readonly MapUnary[] = [
-  'neg',
-  'abs',
-  'exp',
-  'log',
-  'sqrt',
-  'rsqrt',
-  'tanh',
-  'erf',
-  'sigmoid',
-  'sin',
-  'cos',
-  'floor',
-  'ceil',
-  'round',
-]
-const binary: readonly MapBinary[] = [
-  'add',
-  'sub',
-  'mul',
-  'div',
-  'min',
-  'max',
-  'pow',
-  'floorDiv',
-  'mod',
-  'lt',
-  'le',
-  'eq',
-]
+const unary = mapUnary.filter(op => !dtypes.some(type => type === op))
 const ofWholes: ReadonlySet<string> = new Set([
   'neg',
   'abs',
@@ -205,7 +174,7 @@ describe.each(present)('arithmetic on %s', device => {
     const type = tensor(dtype, [x.length])
     const known = (op: string): boolean => isFloat(dtype) || ofWholes.has(op)
     const ones = unary.filter(known)
-    const twos = binary.filter(known)
+    const twos = mapBinary.filter(known)
     const net = graph(
       { x: type, y: type } as Anything,
       (({ x, y }: Anything) => {

@@ -27,7 +27,7 @@ import {
 } from '../../dsl/index.js'
 import { meaning } from '../../dsl/interpret/meaning.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import { type DType, elementBytes, elements, isFloat } from '../../dsl/ir/tensor.js'
+import { type DType, dtypes, elementBytes, elements, isFloat } from '../../dsl/ir/tensor.js'
 import type { HostArray } from '../../dsl/language/values.js'
 import { verify } from '../../dsl/verify/verify.js'
 import { type CheckResult, check } from '../../runtime/cli/check.js'
@@ -45,7 +45,6 @@ vi.mock('../../runtime/session/check-plan.js', async original => ({
 type Anything = any
 type Values = Readonly<Record<string, HostArray>>
 
-const dtypes: readonly DType[] = ['f32', 'f16', 'bf16', 'i32', 'u8']
 const [rows, width, layers, ticks] = [8, 32, 4, 3]
 
 const inputs = ['x', ...Array.from({ length: layers }, (_, i) => [`b${i}`, `w${i}`]).flat()]

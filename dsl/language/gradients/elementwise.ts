@@ -16,7 +16,7 @@ const codeOf = (attrs: Attrs): readonly MapInstruction[] => (attrs as unknown as
 interface Values {
   /** The value of instruction i, computed where it is asked for; the last one is the result. */
   at(i: number): Expression
-  /** Whether the value of instruction i is more than a number. */
+  /** Whether the value of instruction i depends on an operand. */
   varies(i: number): boolean
 }
 
@@ -138,9 +138,9 @@ const derivedOf = (
       adjoints[argument] = other === undefined ? part : other.add(part)
     })
   }
-  if (total === undefined) return undefined
-  const whole = codeOf(trace.attrsUpTo(trace.take(total)))
+  const whole = total && codeOf(trace.attrsUpTo(trace.take(total)))
   trace.code.release()
+  if (whole === undefined) return undefined
   const uses = [...new Set(whole.flatMap(([op, k]) => (op === 'operand' ? [k as number] : [])))].sort(
     (a, b) => a - b,
   )

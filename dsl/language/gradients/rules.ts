@@ -69,7 +69,7 @@ export const rules: Readonly<Record<string, Rule>> = Object.freeze(
   }),
 )
 
-/** What these read is taken for a constant: a position, or what a state holds before the tick. */
+/** Operators whose value gradients take for a constant: a place, a draw, what a state held before. */
 export const constants: ReadonlySet<string> = new Set(['delay', 'iota', 'random'])
 
 const rates = 'ask for the gradient on one side of it: gradients are of flows of one rate'
