@@ -1,5 +1,6 @@
 import {
   type AttentionOperand,
+  attentionYields,
   auxiliaryAlignment,
   convOutput,
   type KernelSpec,
@@ -222,10 +223,15 @@ const needs: {
   },
   attention: kernel => {
     const { batch, heads, groups, queries, keys, size, valueSize, dtype, q, k, v, y, mask, length } = kernel
-    const { appended = 0 } = kernel
-    const reach = (operand: AttentionOperand, sizes: readonly number[], row: number): Reach => {
+    const { appended = 0, result, dy } = kernel
+    const reach = (
+      operand: AttentionOperand,
+      sizes: readonly number[],
+      row: number,
+      of: DType = dtype,
+    ): Reach => {
       const end = operand.strides.reduce((sum, step, d) => sum + step * (sizes[d]! - 1), operand.offset + row)
-      const bytes = elementBytes[dtype]
+      const bytes = elementBytes[of]
       const covers = sizes.reduce((product, count) => product * count, row) * bytes
       return { first: operand.offset * bytes, end: end * bytes, align: bytes, covers }
     }
@@ -233,6 +239,8 @@ const needs: {
     const masks = mask?.strides.reduce((sum, step, d) => sum + step * (seen[d]! - 1), 1)
     const caches = [reach(k, [batch, groups, keys], size), reach(v, [batch, groups, keys], valueSize)]
     const rows = [size, valueSize].map(row => dense(batch * groups * appended * row, dtype))
+    const sums = dense(batch * heads * queries, 'f32')
+    const [yieldHeads, yieldRows, row] = attentionYields(kernel)
     return {
       reads: [
         reach(q, [batch, heads, queries], size),
@@ -240,9 +248,10 @@ const needs: {
         ...(mask === undefined ? [] : [dense(masks!, mask.dtype)]),
         ...(length ? [dense(1, 'i32')] : []),
         ...(appended === 0 ? [] : [...rows, dense(1, 'i32')]),
+        ...(dy === undefined ? [] : [reach(dy, [batch, heads, queries], valueSize), sums, sums]),
       ],
       writes: [
-        reach(y, [batch, heads, queries], valueSize),
+        reach(y, [batch, yieldHeads, yieldRows], row, result === 'logSumExp' ? 'f32' : dtype),
         ...(appended === 0 ? [] : caches),
         ...scratch(kernel.workspace),
       ],

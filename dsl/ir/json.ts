@@ -73,6 +73,8 @@ const listed = [
   'q',
   'v',
   'y',
+  'result',
+  'dy',
   'mask',
   'how',
   'root',

@@ -206,6 +206,13 @@ export interface MatmulEpilogue {
 export const auxiliaryAlignment = 16
 
 /**
+ * What a kernel of attention yields for its gradients: the logarithm of the sum of exp(score) of each query,
+ * or the gradient of the queries, the keys or the values.
+ */
+export const attentionResults = ['logSumExp', 'byQueries', 'byKeys', 'byValues'] as const
+export type AttentionResult = (typeof attentionResults)[number]
+
+/**
  * reads [q, k, v], then the mask and the length where the spec has them, writes [y]: softmax(q · kᵀ · scale)
  * · v, scores and softmax in f32. q is batch × heads × queries × size, k batch × groups × keys × size, v
  * batch × groups × keys × valueSize and y batch × heads × queries × valueSize, each row dense and each at
@@ -214,6 +221,10 @@ export const auxiliaryAlignment = 16
  * A query sees a key whose mask is not 0. The `length` is one i32: only as many keys, the first ones, are
  * seen. With `causal` the last query sees the last of these, the query before it one fewer. A query that sees
  * no key is NaN. The values of keys that no query sees are finite, or not read.
+ *
+ * With a `result` that is a gradient three more reads follow: dy, the gradient of the attended values, which
+ * lies as the spec says; and for each query, dense and of f32, the logarithm that `logSumExp` yields and the
+ * sum of dy · y. A query that sees no key adds nothing. The logarithms are dense too, and of f32.
  */
 export interface AttentionSpec {
   readonly kind: 'attention'
@@ -232,6 +243,10 @@ export interface AttentionSpec {
   readonly k: AttentionOperand
   readonly v: AttentionOperand
   readonly y: AttentionOperand
+  /** Absent: the attended values. `y` lies over groups and keys where it is the gradient of these. */
+  readonly result?: AttentionResult
+  /** Where the result is a gradient. */
+  readonly dy?: AttentionOperand
   /** Strides over batch, heads, queries and keys, in elements; 0 broadcasts. Absent: every key is seen. */
   readonly mask?: {
     readonly dtype: 'u8' | 'i32'
@@ -249,6 +264,30 @@ export interface AttentionSpec {
   /** Bytes of scratch that the last write offers to the library; absent: there is no such write. */
   readonly workspace?: number
 }
+
+/** The sizes of what attention yields: heads, rows and elements of a row in each batch. */
+export const attentionYields = ({
+  result,
+  heads,
+  groups,
+  queries,
+  keys,
+  size,
+  valueSize,
+}: AttentionSpec): readonly [heads: number, rows: number, row: number] => {
+  if (result === 'byKeys') return [groups, keys, size]
+  if (result === 'byValues') return [groups, keys, valueSize]
+  return [heads, queries, result === 'logSumExp' ? 1 : result === 'byQueries' ? size : valueSize]
+}
+
+/** Multiplications for each score of a query by a key. */
+export const attentionProducts = ({ result, size, valueSize }: AttentionSpec): number => {
+  if (result === 'logSumExp') return size
+  return result === 'byQueries' || result === 'byKeys' ? 2 * size + valueSize : size + valueSize
+}
+
+export const isAttentionGradient = ({ result }: AttentionSpec): boolean =>
+  result !== undefined && result !== 'logSumExp'
 
 /** Of attention that appends rows: queries that share keys, and elements of a row, at most. */
 export const mostSharing = 16

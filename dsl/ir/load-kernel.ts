@@ -18,6 +18,7 @@ import type {
   ReduceSpec,
 } from './kernel-spec.js'
 import {
+  attentionResults,
   canAppend,
   convOutput,
   mapBinary,
@@ -407,6 +408,8 @@ const readAttention = (r: Reader, get: Get, at: string): AttentionSpec => {
   if (heads % groups !== 0)
     r.fault('BadKernel', `${at}.groups`, 'groups', `a divisor of ${heads} heads`, `${groups}`, 'share evenly')
   const appended = get('appended') === undefined ? undefined : size('appended')
+  const result =
+    get('result') === undefined ? undefined : r.oneOf(get('result'), `${at}.result`, attentionResults)
   const spec: AttentionSpec = {
     kind: 'attention',
     batch: size('batch'),
@@ -423,6 +426,8 @@ const readAttention = (r: Reader, get: Get, at: string): AttentionSpec => {
     k: operand('k'),
     v: operand('v'),
     y: operand('y'),
+    ...(result === undefined ? {} : { result }),
+    ...(result === undefined || result === 'logSumExp' ? {} : { dy: operand('dy') }),
     ...(masked === undefined
       ? {}
       : {
@@ -435,6 +440,16 @@ const readAttention = (r: Reader, get: Get, at: string): AttentionSpec => {
     ...(appended === undefined ? {} : { appended }),
     ...(get('workspace') === undefined ? {} : { workspace: size('workspace') }),
   }
+  for (const key of ['appended', 'workspace'] as const)
+    if (result !== undefined && spec[key] !== undefined)
+      r.fault(
+        'BadKernel',
+        `${at}.${key}`,
+        key,
+        `none with the result ${result}`,
+        `${spec[key]}`,
+        'leave it out',
+      )
   if (appended !== undefined && !canAppend(spec, appended))
     r.fault(
       'BadKernel',

@@ -1,5 +1,7 @@
 import {
   type AttentionSpec,
+  attentionProducts,
+  attentionYields,
   type ConvSpec,
   convOutput,
   type KernelSpec,
@@ -293,20 +295,22 @@ const hidden = 64
 
 /** Floating-point operations of products and of everything else that take as long as attention. */
 const attentionOperations = (
-  { batch, heads, queries, size, valueSize, causal }: AttentionSpec,
+  spec: AttentionSpec,
   flops: number,
 ): { readonly products: number; readonly others: number } => {
-  const seen = flops / (2 * (size + valueSize))
+  const { batch, heads, queries, causal } = spec
+  const seen = flops / (2 * attentionProducts(spec))
   const scores = seen + (causal ? Math.min(seen, batch * heads * queries * hidden) : 0)
   return { products: (flops * scores) / (seen || 1), others: operationsOf(scores, scoreSlots) }
 }
 
-/** Thread blocks of attention: by queries, or, of few queries, by parts of the keys. */
-const blocksOfAttention = ({ batch, heads, groups, queries }: AttentionSpec): number => {
+/** Thread blocks of attention: by rows of the result, or, of few queries, by parts of the keys. */
+const blocksOfAttention = (spec: AttentionSpec): number => {
+  const { batch, heads, groups, queries, result } = spec
   const together = (heads / groups) * queries
-  return together <= 16
-    ? 8 * batch * groups * Math.ceil(together / 4)
-    : batch * heads * Math.ceil(queries / 64)
+  if (result === undefined && together <= 16) return 8 * batch * groups * Math.ceil(together / 4)
+  const [of, rows] = attentionYields(spec)
+  return batch * of * Math.ceil(rows / 64)
 }
 
 /** Filters in a group for which a thread makes an element of a convolution by itself. */

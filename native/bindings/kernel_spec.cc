@@ -13,6 +13,8 @@ constexpr std::int64_t most = std::int64_t{1} << 53;
 
 // In the order of the enumerations.
 constexpr std::array<std::string_view, 5> dtypes{"u8", "i32", "f16", "bf16", "f32"};
+constexpr std::array<std::string_view, 5> attentionResults{"attended", "logSumExp", "byQueries", "byKeys",
+                                                           "byValues"};
 constexpr std::array<std::string_view, 6> reductions{"sum", "mean", "max", "min", "argmax", "argmin"};
 constexpr std::array<std::string_view, 3> activations{"none", "relu", "gelu"};
 constexpr std::array<std::string_view, 38> mapOps{
@@ -160,6 +162,9 @@ void readAttention(KernelSpec& spec, const Napi::Object& object, const std::stri
   made.causal = flagOr(object.Get("causal"), field + ".causal", false);
   made.scale = numberAt(object.Get("scale"), field + ".scale");
   made.q = operand("q"), made.k = operand("k"), made.v = operand("v"), made.y = operand("y");
+  if (!absent(object.Get("result")))
+    made.result = oneOf<AttentionResult>(object.Get("result"), field + ".result", attentionResults);
+  if (made.isGradient()) made.dy = operand("dy");
   made.masked = !absent(object.Get("mask"));
   if (made.masked) {
     const Napi::Object mask = objectAt(object.Get("mask"), field + ".mask");

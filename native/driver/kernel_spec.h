@@ -146,19 +146,43 @@ struct AttentionOperand {
   }
 };
 
+// What a kernel of attention writes: the attended values; or, for the way back, the logarithm of each query's
+// sum of exponentials, or the gradient of one operand.
+enum class AttentionResult : std::uint8_t { attended, logSumExp, byQueries, byKeys, byValues };
+
 struct AttentionSpec {
   std::int64_t heads = 1, groups = 1, queries = 1, keys = 1, size = 1, valueSize = 1;
   bool causal = false;
   double scale = 1;
-  AttentionOperand q, k, v, y;
+  AttentionResult result = AttentionResult::attended;
+  // Where the result is a gradient, that of the attended values (dy), and for each query the logarithm above
+  // and the sum of dy · y, both dense and of f32, are the last reads.
+  AttentionOperand q, k, v, y, dy;
   bool masked = false, counted = false;  // a mask, and a length, follow the values
   DType maskType = DType::u8;
   std::array<std::int64_t, 4> maskStrides{};
   // Rows that are written into the keys and values first. Then these rows and their position are the last
   // reads, and the memory of the keys and of the values is written too.
   std::int64_t appended = 0;
+  bool isGradient() const { return result >= AttentionResult::byQueries; }
+  bool standsByKeys() const { return result >= AttentionResult::byKeys; }
+  // The result is heads × rows × elements in each batch.
+  std::int64_t resultHeads() const { return standsByKeys() ? groups : heads; }
+  std::int64_t resultRows() const { return standsByKeys() ? keys : queries; }
+  std::int64_t resultRow() const {
+    switch (result) {
+      case AttentionResult::logSumExp: return 1;
+      case AttentionResult::byQueries:
+      case AttentionResult::byKeys: return size;
+      default: return valueSize;
+    }
+  }
+  std::int64_t resultEnd(std::int64_t batch) const {
+    return y.end(batch, resultHeads(), resultRows(), resultRow());
+  }
+  DType resultType(DType input) const { return result == AttentionResult::logSumExp ? DType::f32 : input; }
   std::size_t reads() const {
-    return 3u + (masked ? 1u : 0u) + (counted ? 1u : 0u) + (appended > 0 ? 3u : 0u);
+    return 3u + (masked ? 1u : 0u) + (counted ? 1u : 0u) + (appended > 0 || isGradient() ? 3u : 0u);
   }
   std::size_t writes() const { return appended > 0 ? 3 : 1; }
   std::int64_t maskEnd(std::int64_t batch) const {

@@ -63,7 +63,12 @@ Extents extentsOf(const KernelSpec& spec) {
                        bytesOf(one.v.end(spec.batch, one.groups, one.keys, one.valueSize), spec.input)};
       if (one.masked) extents.reads.push_back(bytesOf(one.maskEnd(spec.batch), one.maskType));
       if (one.counted) extents.reads.push_back(bytesOf(1, DType::i32));
-      extents.writes = {bytesOf(one.y.end(spec.batch, one.heads, one.queries, one.valueSize), spec.input)};
+      if (one.isGradient()) {
+        const std::uint64_t sums = bytesOf(spec.batch * one.heads * one.queries, DType::f32);
+        const auto end = one.dy.end(spec.batch, one.heads, one.queries, one.valueSize);
+        extents.reads.insert(extents.reads.end(), {bytesOf(end, spec.input), sums, sums});
+      }
+      extents.writes = {bytesOf(one.resultEnd(spec.batch), one.resultType(spec.input))};
       if (one.appended > 0) {
         for (const std::int64_t row : {one.size, one.valueSize})
           extents.reads.push_back(bytesOf(spec.batch * one.groups * one.appended * row, spec.input));

@@ -83,6 +83,7 @@ CpuKernelResult makeCpuMap(const KernelSpec& spec);
 CpuKernelResult makeCpuMapRows(const KernelSpec& spec);  // of maps that `hasRows`
 CpuKernelResult makeCpuMatmul(const KernelSpec& spec);
 CpuKernelResult makeCpuAttention(const KernelSpec& spec);
+CpuKernelResult makeCpuAttentionGradient(const KernelSpec& spec);  // of any other result
 CpuKernelResult makeCpuConv(const KernelSpec& spec);
 CpuKernelResult makeCpuChoose(const KernelSpec& spec);
 CpuKernelResult makeCpuScan(const KernelSpec& spec);

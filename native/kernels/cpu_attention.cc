@@ -5,8 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "kernels/cpu.h"
-#include "kernels/element.h"
+#include "kernels/cpu_attention.h"
 
 // Attention over blocks of keys: what is kept of the keys so far is, for each query, the largest score, the
 // sum of the weights relative to it, and the weighted sum of the values. Scores never leave a block. The
@@ -19,100 +18,10 @@ namespace {
 constexpr std::int64_t kKeys = 64, kRows = 24;
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-using Vector = float __attribute__((vector_size(32), aligned(4)));
-constexpr std::int64_t kLanes = 8, kTileRows = 4, kTileVectors = 2;
-
-std::int64_t padded(std::int64_t width) { return (width + 15) / 16 * 16; }
-
-// c[rows][width] += a[rows][depth] · b[depth][width], where the width is a multiple of 16.
-template <int Rows>
-inline __attribute__((always_inline)) void tile(const float* a, std::int64_t strideA, const float* b,
-                                                std::int64_t width, float* c, std::int64_t depth) {
-  Vector sum[Rows][kTileVectors];
-  for (int r = 0; r < Rows; ++r)
-    for (int v = 0; v < kTileVectors; ++v)
-      sum[r][v] = *reinterpret_cast<const Vector*>(c + r * width + v * kLanes);
-  for (std::int64_t k = 0; k < depth; ++k) {
-    const Vector b0 = *reinterpret_cast<const Vector*>(b + k * width),
-                 b1 = *reinterpret_cast<const Vector*>(b + k * width + kLanes);
-    for (int r = 0; r < Rows; ++r) {
-      sum[r][0] += a[r * strideA + k] * b0;
-      sum[r][1] += a[r * strideA + k] * b1;
-    }
-  }
-  for (int r = 0; r < Rows; ++r)
-    for (int v = 0; v < kTileVectors; ++v) *reinterpret_cast<Vector*>(c + r * width + v * kLanes) = sum[r][v];
-}
-
-inline __attribute__((always_inline)) void accumulate(std::int64_t rows, const float* a, std::int64_t strideA,
-                                                      const float* b, std::int64_t width, float* c,
-                                                      std::int64_t depth) {
-  for (std::int64_t r = 0; r < rows; r += kTileRows)
-    for (std::int64_t w = 0; w < width; w += kTileVectors * kLanes) {
-      const float* left = a + r * strideA;
-      float* to = c + r * width + w;
-      switch (rows - r) {
-        case 1: tile<1>(left, strideA, b + w, width, to, depth); break;
-        case 2: tile<2>(left, strideA, b + w, width, to, depth); break;
-        case 3: tile<3>(left, strideA, b + w, width, to, depth); break;
-        default: tile<4>(left, strideA, b + w, width, to, depth);
-      }
-    }
-}
-
-void accumulatePlain(std::int64_t rows, const float* a, std::int64_t strideA, const float* b,
-                     std::int64_t width, float* c, std::int64_t depth) {
-  accumulate(rows, a, strideA, b, width, c, depth);
-}
-#if defined(__x86_64__)
-__attribute__((target("avx2"))) void accumulateAvx2(std::int64_t rows, const float* a, std::int64_t strideA,
-                                                    const float* b, std::int64_t width, float* c,
-                                                    std::int64_t depth) {
-  accumulate(rows, a, strideA, b, width, c, depth);
-}
-#endif
-
-using Accumulate = void (*)(std::int64_t, const float*, std::int64_t, const float*, std::int64_t, float*,
-                            std::int64_t);
-Accumulate chooseAccumulate() {
-#if defined(__x86_64__)
-  if (cpuHasAvx2()) return accumulateAvx2;
-#endif
-  return accumulatePlain;
-}
-
-class CpuAttention final : public CpuKernel {
+class CpuAttention final : public CpuAttentionKernel {
  public:
   explicit CpuAttention(const KernelSpec& spec)
-      : one_(spec.attention),
-        type_(spec.input),
-        rows_(spec.batch * one_.heads * one_.queries),
-        batch_(spec.batch),
-        scale_(static_cast<float>(one_.scale)),
-        accumulate_(chooseAccumulate()) {
-    readCount = one_.reads();
-    writeCount = one_.writes();
-    const auto element = static_cast<std::uint32_t>(elementBytes(type_));
-    const auto extent = [&](const AttentionOperand& operand, std::int64_t heads, std::int64_t rows,
-                            std::int64_t row) {
-      return Extent{static_cast<std::uint64_t>(operand.end(spec.batch, heads, rows, row)) * element, element};
-    };
-    extents = {extent(one_.q, one_.heads, one_.queries, one_.size),
-               extent(one_.k, one_.groups, one_.keys, one_.size),
-               extent(one_.v, one_.groups, one_.keys, one_.valueSize)};
-    if (one_.masked) {
-      const auto size = static_cast<std::uint32_t>(elementBytes(one_.maskType));
-      extents.push_back(Extent{static_cast<std::uint64_t>(one_.maskEnd(spec.batch)) * size, size});
-    }
-    if (one_.counted) extents.push_back(Extent{4, 4});
-    if (one_.appended > 0) {
-      for (const std::int64_t row : {one_.size, one_.valueSize})
-        extents.push_back(Extent{
-            static_cast<std::uint64_t>(batch_ * one_.groups * one_.appended * row) * element, element});
-      extents.push_back(Extent{4, 4});
-    }
-    extents.push_back(extent(one_.y, one_.heads, one_.queries, one_.valueSize));
-    if (one_.appended > 0) extents.insert(extents.end(), {Extent(extents[1]), Extent(extents[2])});
+      : CpuAttentionKernel(spec), rows_(spec.batch * one_.heads * one_.queries) {
     flops = 2.0 * static_cast<double>(rows_) * static_cast<double>(one_.keys) *
             static_cast<double>(one_.size + one_.valueSize) * (one_.causal ? 0.5 : 1.0);
   }
@@ -122,7 +31,7 @@ class CpuAttention final : public CpuKernel {
     if (one_.appended > 0 && part == Part::first) return true;
     if (one_.appended > 0) append(addresses);
     const PartRange range(one_.appended > 0 ? Part::all : part, rows_);
-    const std::int64_t width = padded(one_.valueSize);
+    const std::int64_t width = paddedToTile(one_.valueSize);
     float* memory = scratch.floats(static_cast<std::size_t>(one_.size * kKeys + kKeys * width +
                                                             kRows * (one_.size + kKeys + width + 2)));
     Block block{};
@@ -130,11 +39,7 @@ class CpuAttention final : public CpuKernel {
     block.keys = take(one_.size * kKeys), block.values = take(kKeys * width);
     block.queries = take(kRows * one_.size), block.scores = take(kRows * kKeys);
     block.sums = take(kRows * width), block.most = take(kRows), block.totals = take(kRows);
-    std::int64_t there = one_.keys;
-    if (one_.counted) {
-      const auto given = *reinterpret_cast<const std::int32_t*>(addresses[one_.masked ? 4 : 3]);
-      there = std::clamp<std::int64_t>(given, 0, one_.keys);
-    }
+    const std::int64_t there = thereAt(addresses);
     // Rows that follow one another and read the same keys.
     const std::int64_t together = one_.heads / one_.groups * one_.queries;
     for (std::int64_t row = range.first; row < range.last; row += block.rows) {
@@ -146,7 +51,7 @@ class CpuAttention final : public CpuKernel {
   }
 
  private:
-  // Keys lie by column: [size][kKeys]; values, and the sums, by row of padded(valueSize).
+  // Keys lie by column: [size][kKeys]; values, and the sums, by row of paddedToTile(valueSize).
   struct Block {
     float *keys, *values, *queries, *scores, *sums, *most, *totals;
     std::int64_t first, rows;
@@ -172,18 +77,8 @@ class CpuAttention final : public CpuKernel {
 
   std::int64_t batchOf(std::int64_t row) const { return row / one_.queries / one_.heads; }
   std::int64_t headOf(std::int64_t row) const { return row / one_.queries % one_.heads; }
-  std::int64_t at(const AttentionOperand& operand, std::int64_t batch, std::int64_t head,
-                  std::int64_t row) const {
-    return operand.offset + batch * operand.strides[0] + head * operand.strides[1] + row * operand.strides[2];
-  }
-  // How many keys a row may see, by the order of queries and keys alone.
-  std::int64_t limit(std::int64_t row, std::int64_t there) const {
-    return one_.causal ? std::clamp<std::int64_t>(there - one_.queries + row % one_.queries + 1, 0, there)
-                       : there;
-  }
-
   void attend(const DeviceAddress* addresses, const Block& block, std::int64_t there) const {
-    const std::int64_t width = padded(one_.valueSize);
+    const std::int64_t width = paddedToTile(one_.valueSize);
     std::fill_n(block.sums, block.rows * width, 0.0f);
     std::fill_n(block.most, block.rows, kNever);
     std::fill_n(block.totals, block.rows, 0.0f);
@@ -192,7 +87,7 @@ class CpuAttention final : public CpuKernel {
       const std::int64_t row = block.first + r;
       element::load(block.queries + r * one_.size, addresses[0], type_,
                     at(one_.q, batchOf(row), headOf(row), row % one_.queries), one_.size);
-      end = std::max(end, limit(row, there));
+      end = std::max(end, limit(row % one_.queries, there));
     }
     for (std::int64_t key = 0; key < end; key += kKeys) {
       const std::int64_t keys = std::min(kKeys, end - key);
@@ -214,7 +109,7 @@ class CpuAttention final : public CpuKernel {
   // Keys and values of a block, with zeros where there are no more.
   void take(const DeviceAddress* addresses, const Block& block, std::int64_t key, std::int64_t keys) const {
     const std::int64_t batch = batchOf(block.first), group = headOf(block.first) * one_.groups / one_.heads,
-                       width = padded(one_.valueSize);
+                       width = paddedToTile(one_.valueSize);
     if (keys < kKeys) {
       std::fill_n(block.keys, one_.size * kKeys, 0.0f);
       std::fill_n(block.values + keys * width, (kKeys - keys) * width, 0.0f);
@@ -233,23 +128,16 @@ class CpuAttention final : public CpuKernel {
     }
   }
 
-  bool isSeen(const DeviceAddress* addresses, std::int64_t row, std::int64_t key) const {
-    const auto& [batch, head, query, step] = one_.maskStrides;
-    const std::int64_t index =
-        batchOf(row) * batch + headOf(row) * head + row % one_.queries * query + key * step;
-    return one_.maskType == DType::u8 ? reinterpret_cast<const std::uint8_t*>(addresses[3])[index] != 0
-                                      : reinterpret_cast<const std::int32_t*>(addresses[3])[index] != 0;
-  }
-
   // Scores of a row become weights relative to the largest one so far; earlier sums follow it.
   void weigh(const DeviceAddress* addresses, const Block& block, std::int64_t r, std::int64_t key,
              std::int64_t keys, std::int64_t there) const {
-    const std::int64_t row = block.first + r, width = padded(one_.valueSize);
-    const std::int64_t own = std::clamp<std::int64_t>(limit(row, there) - key, 0, keys);
+    const std::int64_t row = block.first + r, width = paddedToTile(one_.valueSize);
+    const std::int64_t batch = batchOf(row), head = headOf(row), query = row % one_.queries;
+    const std::int64_t own = std::clamp<std::int64_t>(limit(query, there) - key, 0, keys);
     float* scores = block.scores + r * kKeys;
     float most = block.most[r];
     for (std::int64_t j = 0; j < own; ++j) {
-      scores[j] = !one_.masked || isSeen(addresses, row, key + j) ? scores[j] * scale_ : kNever;
+      scores[j] = isSeen(addresses, batch, head, query, key + j) ? scores[j] * scale_ : kNever;
       most = element::max(most, scores[j]);
     }
     std::fill(scores + own, scores + kKeys, kNever);
@@ -266,12 +154,7 @@ class CpuAttention final : public CpuKernel {
       for (std::int64_t n = 0; n < width; ++n) block.sums[r * width + n] *= shrink;
   }
 
-  AttentionSpec one_;
-  DType type_;
-  std::int64_t rows_;  // of all batches and heads
-  std::int64_t batch_;
-  float scale_;
-  Accumulate accumulate_;
+  const std::int64_t rows_;  // of all batches and heads
 };
 
 }  // namespace

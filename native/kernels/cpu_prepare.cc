@@ -72,7 +72,10 @@ Status prepareCpu(CpuKernelResult* kernel, const KernelSpec& spec, HostCallback 
     case KernelSpec::Kind::copy: *kernel = makeCpuCopy(spec); break;
     case KernelSpec::Kind::map: *kernel = makeCpuMap(spec); break;
     case KernelSpec::Kind::matmul: *kernel = makeCpuMatmul(spec); break;
-    case KernelSpec::Kind::attention: *kernel = makeCpuAttention(spec); break;
+    case KernelSpec::Kind::attention:
+      *kernel = spec.attention.result == AttentionResult::attended ? makeCpuAttention(spec)
+                                                                   : makeCpuAttentionGradient(spec);
+      break;
     case KernelSpec::Kind::conv: *kernel = makeCpuConv(spec); break;
     case KernelSpec::Kind::reduce:
       *kernel = spec.how >= ReduceHow::argmax ? makeCpuChoose(spec) : makeCpuMapRows(reductionAsMap(spec));

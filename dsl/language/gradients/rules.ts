@@ -78,6 +78,7 @@ const rates = 'ask for the gradient on one side of it: gradients are of flows of
 export const withoutRule: Readonly<Record<string, string>> = Object.freeze(
   Object.assign(Object.create(null), {
     append: 'compute the loss without the cache',
+    attentionGradient: 'write attention out by products and a softmax, for gradients of gradients',
     broadcast: 'ask for the gradient of what each rank has: allReduce and allGather have one',
     every: rates,
     hold: rates,

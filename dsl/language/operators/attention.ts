@@ -1,6 +1,14 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { Where } from '../../ir/graph.js'
-import { type AttentionOperand, type AttentionSpec, canAppend } from '../../ir/kernel-spec.js'
+import {
+  type AttentionOperand,
+  type AttentionResult,
+  type AttentionSpec,
+  attentionProducts,
+  attentionYields,
+  canAppend,
+  isAttentionGradient,
+} from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
 import {
   type BoundSpec,
@@ -41,6 +49,8 @@ interface AttentionAttrs {
   /** Whether a mask and a length follow the values. Absent: false. */
   readonly mask?: true
   readonly length?: true
+  /** Absent: the attended values. */
+  readonly result?: AttentionResult
 }
 
 const attrsFrom = (attrs: Attrs): AttentionAttrs => attrs as unknown as AttentionAttrs
@@ -95,7 +105,10 @@ const maskFits = (mask: readonly Dim[], scores: readonly Dim[]): 'yes' | 'expand
   return whole || own.every(size => size === 1) ? 'yes' : 'expand'
 }
 
-const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError, TensorSpec> => {
+export const inferAttention = (
+  inputs: readonly TensorSpec[],
+  attrs: Attrs,
+): E.Either<UnplacedError, TensorSpec> => {
   const [q, k, v, ...others] = inputs as readonly [TensorSpec, TensorSpec, TensorSpec, ...TensorSpec[]]
   const { mask, length } = attrsFrom(attrs)
   const floats = ofFloats(q)
@@ -131,7 +144,7 @@ const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedEr
     const wanted = `a mask of a shape that broadcasts to [${scores.join(', ')}], queries by keys`
     return E.left(shapeMismatch(wanted, showSpec(given), 'reshape it'))
   }
-  const count = length ? others.at(-1)! : undefined
+  const count = length ? others[mask ? 1 : 0]! : undefined
   if (count !== undefined && (count.dtype !== 'i32' || count.shape.some(size => size !== 1)))
     return E.left(dtypeMismatch('a length of one i32', showSpec(count), 'reshape it to [1], or cast it'))
   return E.right({ dtype: q.dtype, shape: [...q.shape.slice(0, -1), v.shape.at(-1)!] })
@@ -153,8 +166,9 @@ const mostTiled = 256
  * query sees a key, the scale is positive, and there is no mask.
  */
 const isLibrarys = (spec: AttentionSpec): boolean => {
-  const { queries, keys, size, valueSize, causal, scale, dtype, mask, length } = spec
+  const { queries, keys, size, valueSize, causal, scale, dtype, mask, length, result } = spec
   return (
+    result === undefined &&
     dtype !== 'f32' &&
     mask === undefined &&
     length === undefined &&
@@ -195,15 +209,53 @@ export const attentionSpec = (inputs: readonly BoundSpec[], attrs: Attrs): Atten
     k: dense(groups, keys, size),
     v: dense(groups, keys, valueSize),
     y: dense(heads, queries, valueSize),
+    ...(given.result === undefined ? {} : { result: given.result }),
     ...(given.mask ? masks() : {}),
     ...(given.length ? { length: true } : {}),
   }
-  return isLibrarys(spec) ? { ...spec, workspace: scratchBytes } : spec
+  if (isLibrarys(spec)) return { ...spec, workspace: scratchBytes }
+  const y = dense(...attentionYields(spec))
+  return isAttentionGradient(spec) ? { ...spec, y, dy: spec.y } : { ...spec, y }
 }
 
 /** Scores that are computed, of queries by keys. */
-const seenBy = ({ batch, heads, queries, keys, causal }: AttentionSpec): number =>
+export const scoresSeen = ({ batch, heads, queries, keys, causal }: AttentionSpec): number =>
   batch * heads * (causal ? queries * Math.max(1, keys - queries / 2) : queries * keys)
+
+/** The scores of each query; those of keys that it does not see are undefined. */
+export const eachQuery = (
+  spec: AttentionSpec,
+  inputs: readonly HostArray[],
+  visit: (row: number, group: number, scores: readonly (number | undefined)[]) => void,
+): void => {
+  const { batch, heads, groups, queries, keys, size, causal, scale, mask } = spec
+  const [q, k] = [0, 1].map(i => numbers(inputs[i]!, spec.dtype)) as [HostArray, HostArray]
+  const there = spec.length ? Math.max(0, Math.min(keys, inputs[mask ? 4 : 3]![0]!)) : keys
+  const [mb, mh, mi, mj] = mask?.strides ?? [0, 0, 0, 0]
+  for (let b = 0; b < batch; b++)
+    for (let h = 0; h < heads; h++)
+      for (let i = 0; i < queries; i++) {
+        const row = (b * heads + h) * queries + i
+        const group = b * groups + Math.floor((h * groups) / heads)
+        const end = causal ? Math.min(there, there - queries + i + 1) : there
+        const scores = Array.from({ length: keys }, (_, j) => {
+          const isSeen =
+            j < end && (mask === undefined || inputs[3]![b * mb + h * mh + i * mi + j * mj] !== 0)
+          if (!isSeen) return undefined
+          let dot = 0
+          for (let d = 0; d < size; d++) dot += q[row * size + d]! * k[(group * keys + j) * size + d]!
+          return Math.fround(dot * scale)
+        })
+        visit(row, group, scores)
+      }
+}
+
+/** The largest score that is there. A NaN among them makes the whole row NaN. */
+export const largestOf = (scores: readonly (number | undefined)[]): number =>
+  scores.reduce<number>(
+    (most, score) => (score === undefined ? most : Math.max(most, score)),
+    Number.NEGATIVE_INFINITY,
+  )
 
 const reference = (
   inputs: readonly HostArray[],
@@ -212,44 +264,23 @@ const reference = (
   attrs: Attrs,
 ): HostArray => {
   const spec = attentionSpec(specs, attrs)
-  const { batch, heads, groups, queries, keys, size, valueSize, causal, scale, mask } = spec
-  const [q, k, v] = inputs.slice(0, 3).map(values => numbers(values, spec.dtype)) as [
-    HostArray,
-    HostArray,
-    HostArray,
-  ]
-  const masks = inputs[3]
-  const there = spec.length ? Math.max(0, Math.min(keys, inputs.at(-1)![0]!)) : keys
+  const { keys, valueSize } = spec
+  const v = numbers(inputs[2]!, spec.dtype)
   const result = hostArray(output.dtype, elements(output.shape))
   const write = writer(output.dtype)
-  const scores = new Float64Array(keys)
   const sum = new Float64Array(valueSize)
-  for (let b = 0; b < batch; b++)
-    for (let h = 0; h < heads; h++)
-      for (let i = 0; i < queries; i++) {
-        const row = (b * heads + h) * queries + i
-        const group = b * groups + Math.floor((h * groups) / heads)
-        const end = causal ? Math.min(there, there - queries + i + 1) : there
-        let most = Number.NEGATIVE_INFINITY
-        for (let j = 0; j < end; j++) {
-          const [mb, mh, mi, mj] = mask?.strides ?? [0, 0, 0, 0]
-          let dot = 0
-          for (let d = 0; d < size; d++) dot += q[row * size + d]! * k[(group * keys + j) * size + d]!
-          const isSeen = mask === undefined || masks![b * mb + h * mh + i * mi + j * mj] !== 0
-          scores[j] = isSeen ? Math.fround(dot * scale) : Number.NEGATIVE_INFINITY
-          // A NaN among the scores makes the whole row NaN.
-          most = Number.isNaN(scores[j]!) ? Number.NaN : Math.max(most, scores[j]!)
-        }
-        let total = 0
-        sum.fill(0)
-        for (let j = 0; j < end; j++) {
-          const weight = Math.exp(scores[j]! - most)
-          total += weight
-          if (weight === 0) continue
-          for (let n = 0; n < valueSize; n++) sum[n]! += weight * v[(group * keys + j) * valueSize + n]!
-        }
-        for (let n = 0; n < valueSize; n++) result[row * valueSize + n] = write(Math.fround(sum[n]! / total))
-      }
+  eachQuery(spec, inputs, (row, group, scores) => {
+    const most = largestOf(scores)
+    let total = 0
+    sum.fill(0)
+    for (const [j, score] of scores.entries()) {
+      const weight = score === undefined ? 0 : Math.exp(score - most)
+      total += weight
+      if (weight === 0) continue
+      for (let n = 0; n < valueSize; n++) sum[n]! += weight * v[(group * keys + j) * valueSize + n]!
+    }
+    for (let n = 0; n < valueSize; n++) result[row * valueSize + n] = write(Math.fround(sum[n]! / total))
+  })
   return result
 }
 
@@ -260,13 +291,13 @@ const roundedBy = ({ keys, dtype }: AttentionSpec): number =>
 /** softmax(q · kᵀ · scale) · v as one node; see `attention`. */
 export const attentionOperator: Operator = {
   name: 'attention',
-  infer,
+  infer: inferAttention,
   lower: (inputs, output, attrs) => {
     const kernel = attentionSpec(inputs, attrs)
     return {
       as: 'run',
       kernel,
-      flops: 2 * seenBy(kernel) * (kernel.size + kernel.valueSize),
+      flops: 2 * scoresSeen(kernel) * attentionProducts(kernel),
       movedBytes: inputs.reduce((sum, each) => sum + tensorBytes(each), tensorBytes(output)),
       workspace: kernel.workspace ?? 0,
     }

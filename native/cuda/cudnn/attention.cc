@@ -26,8 +26,8 @@ bool isTiled(const KernelSpec& spec) {
 
 bool isFor(const KernelSpec& spec) {
   const AttentionSpec& one = spec.attention;
-  return spec.input != DType::f32 && !one.masked && !one.counted && one.appended == 0 &&
-         !isFewQueries(spec) && isTiled(spec) && one.scale > 1e-30 && one.scale < 1e30 &&
+  return one.result == AttentionResult::attended && spec.input != DType::f32 && !one.masked && !one.counted &&
+         one.appended == 0 && !isFewQueries(spec) && isTiled(spec) && one.scale > 1e-30 && one.scale < 1e30 &&
          // Where queries come before the first key they see none, which is NaN here and not there.
          (!one.causal || one.queries <= one.keys) && one.keys <= std::numeric_limits<std::int32_t>::max();
 }

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
+#include "cuda/sources/attention.h"
 #include "cuda/sources/cluster.h"
 #include "cuda/sources/map_code.h"
 #include "cuda/sources/prelude.h"
@@ -14,29 +14,6 @@
 namespace braid::cuda {
 namespace attention {
 namespace {
-
-// `false` leaves every shape to plain arithmetic.
-constexpr bool kTensorCores = true;
-
-// What all three begin with. `mask` and `length` are parameters where the spec has them.
-constexpr const char* kCommon = R"cuda(
-FN float infinity() { return __uint_as_float(0x7f800000u); }
-// How many keys are there.
-FN Index thereOf(const int* length) {
-  if (!COUNTED) return KEYS;
-  const Index given = *length;
-  return given < 0 ? 0 : given > KEYS ? KEYS : given;
-}
-// How many of them a query may see by its place.
-FN Index endOf(Index there, Index query) {
-  if (!CAUSAL) return there;
-  const Index end = there - QUERIES + query + 1;
-  return end < 0 ? 0 : end > there ? there : end;
-}
-FN bool isSeen(const M* mask, Index batch, Index head, Index query, Index key) {
-  return !MASKED || mask[batch * MASK0 + head * MASK1 + query * MASK2 + key * MASK3] != 0;
-}
-)cuda";
 
 // 64 queries by 64 keys, a 16 × 16 grid of threads, each with 4 × 4 of the scores and of 64 columns of the
 // result. Any type, any size.
@@ -467,67 +444,11 @@ extern "C" __global__ void __launch_bounds__(128) braid_attention_wide(PARAMETER
 }
 )cuda";
 
-std::string hexFloat(double value) {
-  char text[64];
-  // Hexadecimal: nothing is rounded twice.
-  std::snprintf(text, sizeof text, "%af", static_cast<double>(static_cast<float>(value)));
-  return text;
-}
-
-std::string constants(const KernelSpec& spec) {
-  const AttentionSpec& one = spec.attention;
-  std::string text = "typedef long long Index;\n";
-  text += "typedef " + std::string(cudaTypeName(spec.input)) + " T;\n";
-  text += "typedef " + std::string(cudaTypeName(one.masked ? one.maskType : DType::u8)) + " M;\n";
-  text += constant("Index", "BATCH", spec.batch) + constant("Index", "HEADS", one.heads) +
-          constant("Index", "GROUPS", one.groups) + constant("Index", "QUERIES", one.queries) +
-          constant("Index", "KEYS", one.keys);
-  const bool small = std::max(one.size, one.valueSize) <= INT32_MAX;
-  text += constant(small ? "int" : "Index", "SIZE", one.size) +
-          constant(small ? "int" : "Index", "VALUE", one.valueSize);
-  const auto strides = [&text](const char* name, const auto& values) {
-    for (std::size_t d = 0; d < values.size(); ++d)
-      text += constant("Index", (name + std::to_string(d)).c_str(), values[d]);
-  };
-  strides("Q", one.q.strides), strides("K", one.k.strides), strides("V", one.v.strides);
-  strides("Y", one.y.strides), strides("MASK", one.maskStrides);
-  text += constant("bool", "CAUSAL", one.causal) + constant("bool", "MASKED", one.masked) +
-          constant("bool", "COUNTED", one.counted) + constant("bool", "NEGATIVE", one.scale < 0);
-  text += "constexpr float SCALE = " + hexFloat(one.scale) + ";\n";
-  text += "constexpr float EXPONENT = " + hexFloat(std::abs(one.scale) * 1.4426950408889634) + ";\n";
-  if (!one.masked) text += "constexpr const M* mask = nullptr;\n";
-  if (!one.counted) text += "constexpr const int* length = nullptr;\n";
-  text += constant("Index", "APPENDED", one.appended);
-  if (one.appended == 0)
-    text +=
-        "constexpr const T* newK = nullptr, *newV = nullptr;\nconstexpr const int* at = nullptr;\n"
-        "constexpr T* ownK = nullptr, *ownV = nullptr;\n";
-  text += "#define PARAMETERS const T* q, const T* k, const T* v, ";
-  text += one.masked ? "const M* mask, " : "";
-  text += one.counted ? "const int* length, " : "";
-  if (one.appended > 0)
-    return text + "const T* newK, const T* newV, const int* at, T* y, T* ownK, T* ownV, Index count\n";
-  return text + "T* y, Index count\n";
-}
-
-// Whether rows of 16-byte accesses stay aligned, where the pointers are.
-bool isWide(const KernelSpec& spec) {
-  const AttentionSpec& one = spec.attention;
-  const auto unit = static_cast<std::int64_t>(16 / elementBytes(spec.input));
-  const auto fits = [unit](const AttentionOperand& operand) {
-    return std::all_of(operand.strides.begin(), operand.strides.end(),
-                       [unit](std::int64_t stride) { return stride % unit == 0; });
-  };
-  return one.size % 8 == 0 && one.valueSize % 8 == 0 && fits(one.q) && fits(one.k) && fits(one.v) &&
-         fits(one.y);
-}
-
 bool onTensorCores(const KernelSpec& spec, int architecture) {
   const AttentionSpec& one = spec.attention;
   // A scale of 0 has no exponent by which -∞ could be multiplied.
-  return kTensorCores && architecture >= 80 && spec.input != DType::f32 && isWide(spec) &&
-         one.size % 16 == 0 && one.valueSize % 16 == 0 && one.size <= 128 && one.valueSize <= 128 &&
-         std::abs(static_cast<float>(one.scale)) > 1e-30f && std::abs(one.scale) < 1e30;
+  return attentionFitsTensorCores(spec, architecture) && std::abs(static_cast<float>(one.scale)) > 1e-30f &&
+         std::abs(one.scale) < 1e30;
 }
 
 constexpr std::int64_t kFewRows = 16, kFewSize = 256;
@@ -544,10 +465,10 @@ void fewSource(const KernelSpec& spec, int architecture, int multiprocessors, st
          one.keys >= 2 * cluster * (256 / lanes))
     cluster *= 2;
   text += constant("int", "LANES", lanes) + constant("int", "ROWS", rows);
-  source->text = text + clusterText(cluster) + kFew + (isWide(spec) ? kFewWide : "");
+  source->text = text + clusterText(cluster) + kFew + (isWideAttention(spec) ? kFewWide : "");
   const std::int64_t threads = units * cluster * 256;
   source->plain = {"braid_attention", threads, 256, false};
-  if (isWide(spec)) source->vector = {"braid_attention_wide", threads, 256, false};
+  if (isWideAttention(spec)) source->vector = {"braid_attention_wide", threads, 256, false};
 }
 
 void manySource(const KernelSpec& spec, int architecture, int multiprocessors, std::string text,
@@ -578,8 +499,10 @@ bool isFewQueries(const KernelSpec& spec) {
 
 void attentionSource(const KernelSpec& spec, int architecture, int multiprocessors, KernelSource* source) {
   const AttentionSpec& one = spec.attention;
-  const std::string text = kPrelude + attention::constants(spec) + attention::kCommon;
-  if (isFewQueries(spec))
+  const std::string text = attentionText(spec);
+  if (one.result != AttentionResult::attended)
+    attentionGradientSource(spec, architecture, text, source);
+  else if (isFewQueries(spec))
     attention::fewSource(spec, architecture, multiprocessors, text, source);
   else
     attention::manySource(spec, architecture, multiprocessors, text, source);
@@ -592,10 +515,11 @@ void attentionSource(const KernelSpec& spec, int architecture, int multiprocesso
   for (const bool other : {one.masked, one.counted})
     if (other) pointer(0, 1);
   if (one.appended > 0) pointer(0, 16), pointer(0, 16), pointer(0, 1);
-  pointer(one.y.offset * bytes, 16);
+  if (one.isGradient()) pointer(one.dy.offset * bytes, 16), pointer(0, 4), pointer(0, 4);
+  pointer(one.y.offset * static_cast<std::int64_t>(elementBytes(one.resultType(spec.input))), 16);
   if (one.appended > 0)
     for (const AttentionOperand* operand : {&one.k, &one.v}) pointer(operand->offset * bytes, 16);
-  source->count = spec.batch * one.heads * one.queries;
+  source->count = spec.batch * one.resultHeads() * one.resultRows();
   source->wide = true;
 }
 

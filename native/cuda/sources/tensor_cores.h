@@ -20,6 +20,11 @@ FN void copyAsync(u16* to, const u16* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :: "r"(sharedAddress(to)), "l"(from), "r"(bytes) : "memory");
 }
+FN void copyFloatAsync(float* to, const float* from, bool there) {
+  const int bytes = there ? 4 : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+               :: "r"(sharedAddress(to)), "l"(from), "r"(bytes) : "memory");
+}
 FN void commitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> FN void awaitCopies() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
 // Four matrices of 8 × 8, whose rows begin where lanes 0 to 7, 8 to 15, 16 to 23 and 24 to 31 say.

@@ -20,6 +20,7 @@ struct Case {
   double scale = 0.25;
   bool together = false;              // q, k, v and y lie by tokens, and q, k and v in one row
   std::int64_t appended = 0, at = 0;  // rows that are written to the keys and values first, and where
+  AttentionResult result = AttentionResult::attended;
 };
 
 // Of these, each has a kernel on tensor cores, for few queries or of plain arithmetic, or two of them.
@@ -48,6 +49,18 @@ const Case kCases[] = {
     {"plain, odd sizes", DType::f16, 1, 2, 2, 35, 65, 33, 17, true},
 };
 
+// Those, and of some what their ways back need.
+std::vector<Case> allCases() {
+  std::vector<Case> all(std::begin(kCases), std::end(kCases));
+  for (const std::size_t i : {0u, 3u, 4u, 5u, 15u, 16u})
+    for (const AttentionResult result : {AttentionResult::logSumExp, AttentionResult::byQueries,
+                                         AttentionResult::byKeys, AttentionResult::byValues}) {
+      all.push_back(kCases[i]);
+      all.back().result = result;
+    }
+  return all;
+}
+
 KernelSpec specOf(const Case& one) {
   KernelSpec spec;
   spec.kind = KernelSpec::Kind::attention;
@@ -74,8 +87,23 @@ KernelSpec specOf(const Case& one) {
   }
   a.counted = one.length >= 0;
   a.appended = one.appended;
+  a.result = one.result;
+  a.dy = a.y;
+  if (a.result == AttentionResult::logSumExp) a.y.strides = {one.heads * one.queries, one.queries, 1};
+  if (a.result == AttentionResult::byQueries) a.y = a.q;
+  if (a.result == AttentionResult::byKeys) a.y = a.k;
+  if (a.result == AttentionResult::byValues) a.y = a.v;
+  a.y.offset = 0;
   return spec;
 }
+
+std::size_t resultBytes(const KernelSpec& spec) {
+  const AttentionSpec& a = spec.attention;
+  return static_cast<std::size_t>(a.resultEnd(spec.batch)) * elementBytes(a.resultType(spec.input));
+}
+
+std::vector<std::uint8_t> answerOf(const KernelSpec& spec, std::vector<std::vector<std::uint8_t>>& reads,
+                                   Part part, std::vector<std::uint8_t> into);
 
 std::vector<std::vector<std::uint8_t>> readsOf(const Case& one, const KernelSpec& spec, Random& random) {
   const AttentionSpec& a = spec.attention;
@@ -102,6 +130,15 @@ std::vector<std::vector<std::uint8_t>> readsOf(const Case& one, const KernelSpec
     reads.emplace_back(4);
     std::memcpy(reads.back().data(), &at, 4);
   }
+  if (a.isGradient()) {
+    Case logs = one;
+    logs.result = AttentionResult::logSumExp;
+    const KernelSpec ofLogs = specOf(logs);
+    const auto known = answerOf(ofLogs, reads, Part::all, std::vector<std::uint8_t>(resultBytes(ofLogs)));
+    values(a.dy.end(one.batch, one.heads, one.queries, one.valueSize), one.type);
+    reads.push_back(known);
+    values(one.batch * one.heads * one.queries, DType::f32);
+  }
   return reads;
 }
 
@@ -121,16 +158,14 @@ std::vector<std::uint8_t> answerOf(const KernelSpec& spec, std::vector<std::vect
 
 TEST(HostAttention, YieldsTheSameInTwoParts) {
   Random random{7};
-  for (const Case& one : kCases) {
+  for (const Case& one : allCases()) {
     const KernelSpec spec = specOf(one);
     auto reads = readsOf(one, spec, random);
-    const AttentionSpec& a = spec.attention;
-    const std::vector<std::uint8_t> empty(
-        static_cast<std::size_t>(a.y.end(one.batch, one.heads, one.queries, one.valueSize)) *
-        elementBytes(one.type));
+    const std::vector<std::uint8_t> empty(resultBytes(spec));
+    const DType type = spec.attention.resultType(one.type);
     const auto whole = answerOf(spec, reads, Part::all, empty);
     const auto half = answerOf(spec, reads, Part::first, empty);
-    EXPECT_EQ(firstDifference(answerOf(spec, reads, Part::second, half), whole, one.type), -1) << one.name;
+    EXPECT_EQ(firstDifference(answerOf(spec, reads, Part::second, half), whole, type), -1) << one.name;
   }
 }
 
@@ -141,10 +176,7 @@ TEST(HostAttention, AppendsBeforeItReads) {
     if (one.appended == 0) continue;
     KernelSpec spec = specOf(one);
     auto reads = readsOf(one, spec, random), apart = reads;
-    const AttentionSpec& a = spec.attention;
-    const std::vector<std::uint8_t> empty(
-        static_cast<std::size_t>(a.y.end(one.batch, one.heads, one.queries, one.valueSize)) *
-        elementBytes(one.type));
+    const std::vector<std::uint8_t> empty(resultBytes(spec));
     const auto whole = answerOf(spec, reads, Part::all, empty);
     const std::size_t rows = apart.size() - 3;
     for (const std::size_t which : {0, 1}) {
@@ -176,8 +208,9 @@ TEST(CudaAttention, MeansWhatTheHostsKernelMeans) {
   std::vector<std::array<std::vector<std::uint8_t>, 2>> caches;
   std::vector<KernelSource> sources;
   std::size_t tensor = 0, clusters = 0;
-  for (std::size_t i = 0; i < std::size(kCases); ++i) {
-    const Case& one = kCases[i];
+  const std::vector<Case> cases = allCases();
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Case& one = cases[i];
     const KernelSpec spec = specOf(one);
     KernelSource& source = sources.emplace_back();
     attentionSource(spec, i % 4 == 0 ? 80 : 90, i % 7 == 1 ? 1 : 132, &source);
@@ -186,9 +219,7 @@ TEST(CudaAttention, MeansWhatTheHostsKernelMeans) {
     const auto reads = readsOf(one, spec, random);
     auto changed = reads;
     const AttentionSpec& a = spec.attention;
-    const std::size_t bytes =
-        static_cast<std::size_t>(a.y.end(one.batch, one.heads, one.queries, one.valueSize)) *
-        elementBytes(one.type);
+    const std::size_t bytes = resultBytes(spec);
     wanted.push_back(answerOf(spec, changed, Part::all, std::vector<std::uint8_t>(bytes)));
     caches.push_back({changed[1], changed[2]});
     EXPECT_EQ(changed[1] != reads[1], one.appended > 0) << one.name;
@@ -196,7 +227,8 @@ TEST(CudaAttention, MeansWhatTheHostsKernelMeans) {
     if (a.masked) types.push_back("const M");
     if (a.counted) types.push_back("const int");
     if (a.appended > 0) types.insert(types.end(), {"const T", "const T", "const int"});
-    types.push_back("T");
+    if (a.isGradient()) types.insert(types.end(), {"const T", "const float", "const float"});
+    types.push_back("R");
     if (a.appended > 0) types.insert(types.end(), {"T", "T"});
     const std::string isBf16 = one.type == DType::bf16 ? "true" : "false";
     emulation.add("c" + std::to_string(i), source, types, reads, bytes,
@@ -210,22 +242,29 @@ TEST(CudaAttention, MeansWhatTheHostsKernelMeans) {
   EXPECT_GE(tensor, 6u);
   EXPECT_GE(clusters, 3u);
   ASSERT_TRUE(emulation.run());
-  for (std::size_t i = 0; i < std::size(kCases); ++i) {
-    const Case& one = kCases[i];
-    // Values are at most 4. Weights are rounded to the type before they meet them, and the sum is once more.
-    const double allowed = one.type == DType::f32 ? 4e-5 : one.type == DType::bf16 ? 0.03 : 0.004;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Case& one = cases[i];
+    const DType type = specOf(one).attention.resultType(one.type);
+    // Weights are rounded to the type before they are multiplied, and the sum is once more.
+    double largest = 4;
+    for (std::size_t e = 0; e < wanted[i].size() / elementBytes(type); ++e)
+      if (const double each = std::abs(elementOf(wanted[i], type, e)); std::isfinite(each))
+        largest = std::max(largest, each);
+    const double allowed = largest * (type == DType::f32 ? 1e-5 : type == DType::bf16 ? 0.0075 : 0.001);
     for (const KernelSource::Variant& variant : {sources[i].plain, sources[i].vector}) {
       if (!*variant.entry) continue;
       const auto found = emulation.result("c" + std::to_string(i), variant.entry, wanted[i].size());
       std::size_t numbers = 0;
-      for (std::size_t e = 0; e < found.size() / elementBytes(one.type); ++e) {
-        const double is = elementOf(found, one.type, e), want = elementOf(wanted[i], one.type, e);
-        numbers += std::isnan(want) ? 0 : 1;
-        ASSERT_TRUE(std::isnan(want) ? std::isnan(is) : std::abs(is - want) <= allowed)
+      for (std::size_t e = 0; e < found.size() / elementBytes(type); ++e) {
+        const double is = elementOf(found, type, e), want = elementOf(wanted[i], type, e);
+        numbers += std::isfinite(want) ? 1 : 0;
+        ASSERT_TRUE(std::isnan(want) ? std::isnan(is) : is == want || std::abs(is - want) <= allowed)
             << one.name << ", " << variant.entry << ", element " << e << ": " << is << " where the host has "
             << want;
       }
-      EXPECT_EQ(numbers > 0, one.length != 0) << one.name;
+      // Without a key there is no logarithm and no value, and gradients are 0.
+      const bool isGradient = one.result > AttentionResult::logSumExp;
+      EXPECT_EQ(numbers > 0, one.length != 0 || isGradient) << one.name;
       for (std::size_t r = 1; one.appended > 0 && r <= 2; ++r) {
         const std::vector<std::uint8_t>& cache = caches[i][r - 1];
         EXPECT_EQ(emulation.result("c" + std::to_string(i), variant.entry + ("-" + std::to_string(r)),

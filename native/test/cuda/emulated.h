@@ -85,11 +85,14 @@ static float ofRank(const float* mine, unsigned rank) {
   return *(const float*)((const char*)mine - &marker + markers[rank]);
 }
 static float exp2Of(float x) { return std::exp2(x); }
-struct Copy { unsigned short* to; const unsigned short* from; bool there; };
+struct Copy { void* to; const void* from; bool there; unsigned bytes; };
 static thread_local std::vector<std::vector<Copy>> pending[256];
 static thread_local std::vector<Copy> open_[256];
 static void copyAsync(unsigned short* to, const unsigned short* from, bool there) {
-  open_[threadIdx.x].push_back({to, from, there});
+  open_[threadIdx.x].push_back({to, from, there, 16});
+}
+static void copyFloatAsync(float* to, const float* from, bool there) {
+  open_[threadIdx.x].push_back({to, from, there, 4});
 }
 static void commitCopies() {
   pending[threadIdx.x].push_back(std::move(open_[threadIdx.x]));
@@ -99,8 +102,8 @@ template <int N> void awaitCopies() {
   auto& groups = pending[threadIdx.x];
   for (; groups.size() > N; groups.erase(groups.begin()))
     for (const Copy& one : groups.front())
-      if (one.there) std::memcpy(one.to, one.from, 16);
-      else std::memset(one.to, 0, 16);
+      if (one.there) std::memcpy(one.to, one.from, one.bytes);
+      else std::memset(one.to, 0, one.bytes);
 }
 static thread_local const unsigned short* matrixRows[256];
 template <bool Transposed> void matrices(unsigned (&to)[4], const unsigned short* row) {

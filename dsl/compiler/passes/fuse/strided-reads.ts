@@ -1,9 +1,10 @@
 import type { GraphNode } from '../../../ir/graph.js'
-import type { AttentionOperand, MapSpec } from '../../../ir/kernel-spec.js'
+import { type AttentionOperand, attentionYields, type MapSpec } from '../../../ir/kernel-spec.js'
 import { type BoundSpec, type DType, elementBytes, elements, tensorBytes } from '../../../ir/tensor.js'
-import { attentionOperator, attentionSpec } from '../../../language/operators/attention.js'
+import { attentionSpec } from '../../../language/operators/attention.js'
 import { type MatmulRead, matmulSpec } from '../../../language/operators/matmul.js'
 import type { RunLowering } from '../../../language/operators/operator.js'
+import { operators } from '../../../language/operators/registry.js'
 import { denseStrides } from '../../../language/operators/shapes.js'
 import type { FusedAttrs } from '../../analysis/fused.js'
 import type { Checked } from '../../analysis/ir.js'
@@ -22,6 +23,9 @@ import { type Elementwise, Values } from './values.js'
 // After this step attention reads no copy of rows that it could read itself, and neither does a product of a
 // matrix, where all readers of the copy do without it, memory is held no longer for it, and the addresses are
 // as well aligned.
+
+/** Operators whose kernels are of attention. */
+const ofAttention: ReadonlySet<string> = new Set(['attention', 'attentionGradient'])
 
 /** Batch, heads, rows, and the elements of a row. */
 type Sizes = readonly [number, number, number, number]
@@ -130,7 +134,7 @@ class StridedReads {
   constructor(private readonly ir: Checked) {
     this.values = new Values(ir)
     this.reader = readersOf(ir)
-    for (const node of ir.nodes) if (node.op === 'attention') this.meet(node)
+    for (const node of ir.nodes) if (ofAttention.has(node.op)) this.meet(node)
     this.readMatrices(ir.nodes.flatMap(node => (node.op === 'matmul' ? this.operandsOf(node) : [])))
   }
 
@@ -139,21 +143,30 @@ class StridedReads {
     const inputs = node.inputs.map(input => specs[input]!)
     const spec = attentionSpec(inputs, node.attrs)
     const { batch, heads, groups, queries, keys, size, valueSize } = spec
-    const sizes: readonly Sizes[] = [
-      [batch, heads, queries, size],
-      [batch, groups, keys, size],
-      [batch, groups, keys, valueSize],
+    const sizes: readonly (readonly [place: number, sizes: Sizes])[] = [
+      [0, [batch, heads, queries, size]],
+      [1, [batch, groups, keys, size]],
+      [2, [batch, groups, keys, valueSize]],
+      ...(spec.dy === undefined
+        ? []
+        : [[node.inputs.length - 3, [batch, heads, queries, valueSize]] as const]),
     ]
-    const reads = sizes.map((each, i) =>
-      this.read(node, node.inputs[i]!, each, access => rowsOf(access, each)),
+    const reads = sizes.map(([place, each]) =>
+      this.read(node, node.inputs[place]!, each, access => rowsOf(access, each)),
     )
-    const written = this.written(node, [batch, heads, queries, valueSize])
+    const written = this.written(node, [batch, ...attentionYields(spec)])
     const members = [...reads.flatMap(({ passed }) => passed).reverse(), node.id]
     if (written !== undefined) members.push(...written.passed, written.node)
     if (members.length === 1) return
     const last = nodes[written?.node ?? node.id]!
-    const [q, k, v] = reads as [Read<AttentionOperand>, Read<AttentionOperand>, Read<AttentionOperand>]
-    const { flops, movedBytes, workspace } = attentionOperator.lower(
+    const [q, k, v, dy] = reads as [
+      Read<AttentionOperand>,
+      Read<AttentionOperand>,
+      Read<AttentionOperand>,
+      Read<AttentionOperand>?,
+    ]
+    const operator = operators[node.op]!
+    const { flops, movedBytes, workspace } = operator.lower(
       inputs,
       specs[node.id]!,
       node.attrs,
@@ -165,19 +178,20 @@ class StridedReads {
         k: k.lies ?? spec.k,
         v: v.lies ?? spec.v,
         y: written?.lies ?? spec.y,
+        ...(dy?.lies === undefined ? {} : { dy: dy.lies }),
       },
       flops,
       movedBytes,
       workspace,
       results: [],
-      tolerance: attentionOperator.tolerance(specs[node.id]!, inputs, node.attrs),
+      tolerance: operator.tolerance(specs[node.id]!, inputs, node.attrs),
       members: members.map(id => nodes[id]!.name),
     }
     for (const id of members) if (id !== last.id) this.passed.add(id)
     this.made.set(last.id, {
       ...last,
       op: 'fused',
-      inputs: [q.node, k.node, v.node, ...node.inputs.slice(3)],
+      inputs: node.inputs.map((input, i) => reads[sizes.findIndex(([place]) => place === i)]?.node ?? input),
       attrs: attrs as unknown as GraphNode['attrs'],
     })
     this.regions.push({ name: last.name, members: attrs.members, at: last.at })
@@ -359,7 +373,7 @@ export const withStridedReads = (
 ): { readonly ir: Checked; readonly regions: Fusion['regions'] } => {
   const ops = new Set(ir.nodes.map(({ op }) => op))
   const copied = ops.has('matmul') && [...copies].some(op => ops.has(op))
-  if (!ops.has('attention') && !copied) return { ir, regions: [] }
+  if (![...ofAttention].some(op => ops.has(op)) && !copied) return { ir, regions: [] }
   const reads = new StridedReads(ir)
   if (reads.made.size === 0) return { ir, regions: [] }
   return {
