@@ -223,7 +223,7 @@ const needs: {
   },
   attention: kernel => {
     const { batch, heads, groups, queries, keys, size, valueSize, dtype, q, k, v, y, mask, length } = kernel
-    const { appended = 0, result, dy } = kernel
+    const { appended = 0, result, dy, dv, logs } = kernel
     const reach = (
       operand: AttentionOperand,
       sizes: readonly number[],
@@ -252,6 +252,8 @@ const needs: {
       ],
       writes: [
         reach(y, [batch, yieldHeads, yieldRows], row, result === 'logSumExp' ? 'f32' : dtype),
+        ...(logs ? [sums] : []),
+        ...(dv === undefined ? [] : [reach(dv, [batch, groups, keys], valueSize)]),
         ...(appended === 0 ? [] : caches),
         ...scratch(kernel.workspace),
       ],

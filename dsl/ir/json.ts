@@ -75,6 +75,8 @@ const listed = [
   'y',
   'result',
   'dy',
+  'logs',
+  'dv',
   'mask',
   'how',
   'root',

@@ -247,6 +247,10 @@ export interface AttentionSpec {
   readonly result?: AttentionResult
   /** Where the result is a gradient. */
   readonly dy?: AttentionOperand
+  /** After y the logarithms are written, which `logSumExp` yields. With neither a result nor `appended`. */
+  readonly logs?: true
+  /** With the result `byKeys`: after y the gradient of the values is written, which lies so. */
+  readonly dv?: AttentionOperand
   /** Strides over batch, heads, queries and keys, in elements; 0 broadcasts. Absent: every key is seen. */
   readonly mask?: {
     readonly dtype: 'u8' | 'i32'
@@ -281,9 +285,10 @@ export const attentionYields = ({
 }
 
 /** Multiplications for each score of a query by a key. */
-export const attentionProducts = ({ result, size, valueSize }: AttentionSpec): number => {
+export const attentionProducts = ({ result, size, valueSize, dv }: AttentionSpec): number => {
   if (result === 'logSumExp') return size
-  return result === 'byQueries' || result === 'byKeys' ? 2 * size + valueSize : size + valueSize
+  const more = result === 'byQueries' || result === 'byKeys' ? size : 0
+  return size + valueSize + more + (dv === undefined ? 0 : valueSize)
 }
 
 export const isAttentionGradient = ({ result }: AttentionSpec): boolean =>

@@ -32,6 +32,7 @@ import {
 import { limits } from './limits.js'
 import { hasRows, mapRows, mostPasses } from './map-rows.js'
 import type { Reader } from './reader.js'
+import { show } from './show.js'
 import { type DType, dtypes, floatTypes } from './tensor.js'
 
 const unary = [...mapUnary, ...mapRowReductions] as const
@@ -428,6 +429,8 @@ const readAttention = (r: Reader, get: Get, at: string): AttentionSpec => {
     y: operand('y'),
     ...(result === undefined ? {} : { result }),
     ...(result === undefined || result === 'logSumExp' ? {} : { dy: operand('dy') }),
+    ...(readFlag(r, get('logs'), `${at}.logs`) ? { logs: true } : {}),
+    ...(get('dv') === undefined ? {} : { dv: operand('dv') }),
     ...(masked === undefined
       ? {}
       : {
@@ -440,16 +443,14 @@ const readAttention = (r: Reader, get: Get, at: string): AttentionSpec => {
     ...(appended === undefined ? {} : { appended }),
     ...(get('workspace') === undefined ? {} : { workspace: size('workspace') }),
   }
-  for (const key of ['appended', 'workspace'] as const)
-    if (result !== undefined && spec[key] !== undefined)
-      r.fault(
-        'BadKernel',
-        `${at}.${key}`,
-        key,
-        `none with the result ${result}`,
-        `${spec[key]}`,
-        'leave it out',
-      )
+  const without = (key: 'appended' | 'workspace' | 'logs' | 'dv', what: string): void => {
+    if (spec[key] !== undefined)
+      r.fault('BadKernel', `${at}.${key}`, key, `none with ${what}`, show(spec[key]), 'leave it out')
+  }
+  if (result !== undefined)
+    for (const key of ['appended', 'workspace', 'logs'] as const) without(key, `the result ${result}`)
+  if (result !== 'byKeys') without('dv', `${result === undefined ? 'no' : 'another'} result than byKeys`)
+  if (appended !== undefined) without('logs', 'appended')
   if (appended !== undefined && !canAppend(spec, appended))
     r.fault(
       'BadKernel',

@@ -165,6 +165,9 @@ void readAttention(KernelSpec& spec, const Napi::Object& object, const std::stri
   if (!absent(object.Get("result")))
     made.result = oneOf<AttentionResult>(object.Get("result"), field + ".result", attentionResults);
   if (made.isGradient()) made.dy = operand("dy");
+  made.logs = flagOr(object.Get("logs"), field + ".logs", false);
+  made.withValues = !absent(object.Get("dv"));
+  if (made.withValues) made.dv = operand("dv");
   made.masked = !absent(object.Get("mask"));
   if (made.masked) {
     const Napi::Object mask = objectAt(object.Get("mask"), field + ".mask");

@@ -158,6 +158,10 @@ struct AttentionSpec {
   // Where the result is a gradient, that of the attended values (dy), and for each query the logarithm above
   // and the sum of dy · y, both dense and of f32, are the last reads.
   AttentionOperand q, k, v, y, dy;
+  // A second write: the logarithms beside the attended values, or the gradient of the values beside that of
+  // the keys.
+  bool logs = false, withValues = false;
+  AttentionOperand dv;
   bool masked = false, counted = false;  // a mask, and a length, follow the values
   DType maskType = DType::u8;
   std::array<std::int64_t, 4> maskStrides{};
@@ -184,7 +188,7 @@ struct AttentionSpec {
   std::size_t reads() const {
     return 3u + (masked ? 1u : 0u) + (counted ? 1u : 0u) + (appended > 0 || isGradient() ? 3u : 0u);
   }
-  std::size_t writes() const { return appended > 0 ? 3 : 1; }
+  std::size_t writes() const { return appended > 0 ? 3 : logs || withValues ? 2 : 1; }
   std::int64_t maskEnd(std::int64_t batch) const {
     return maskStrides[0] * (batch - 1) + maskStrides[1] * (heads - 1) + maskStrides[2] * (queries - 1) +
            maskStrides[3] * (keys - 1) + 1;

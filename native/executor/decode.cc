@@ -69,6 +69,10 @@ Extents extentsOf(const KernelSpec& spec) {
         extents.reads.insert(extents.reads.end(), {bytesOf(end, spec.input), sums, sums});
       }
       extents.writes = {bytesOf(one.resultEnd(spec.batch), one.resultType(spec.input))};
+      if (one.logs) extents.writes.push_back(bytesOf(spec.batch * one.heads * one.queries, DType::f32));
+      if (one.withValues)
+        extents.writes.push_back(
+            bytesOf(one.dv.end(spec.batch, one.groups, one.keys, one.valueSize), spec.input));
       if (one.appended > 0) {
         for (const std::int64_t row : {one.size, one.valueSize})
           extents.reads.push_back(bytesOf(spec.batch * one.groups * one.appended * row, spec.input));

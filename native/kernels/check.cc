@@ -202,11 +202,16 @@ Problem checkAttention(const KernelSpec& spec) {
       !reaches({spec.batch, one.groups, one.keys}, one.k.strides.data(), one.k.offset) ||
       !reaches({spec.batch, one.groups, one.keys}, one.v.strides.data(), one.v.offset) ||
       !reaches({spec.batch, one.resultHeads(), one.resultRows()}, one.y.strides.data(), one.y.offset) ||
+      !reaches({spec.batch, one.groups, one.keys}, one.dv.strides.data(), one.dv.offset) ||
       !reaches({spec.batch, one.heads, one.queries}, one.dy.strides.data(), one.dy.offset) ||
       !reaches({spec.batch, one.heads, one.queries, one.keys}, one.maskStrides.data(), 0))
     return "attention: an operand reaches before its start or too far";
   if (one.result != AttentionResult::attended && (one.appended > 0 || spec.workspace > 0))
     return "attention: rows are appended, and a library's scratch is offered, where values are attended";
+  if (one.logs && (one.result != AttentionResult::attended || one.appended > 0))
+    return "attention: logarithms are written beside attended values, where no rows are appended";
+  if (one.withValues && one.result != AttentionResult::byKeys)
+    return "attention: the gradient of the values is written beside that of the keys";
   if (one.appended < 0 || one.appended > one.keys)
     return "attention: " + show(one.appended) + " rows appended to " + show(one.keys) + " keys";
   if (one.appended > 0 &&

@@ -101,6 +101,9 @@ class CpuAttention final : public CpuAttentionKernel {
       const std::int64_t row = block.first + r;
       float* sums = block.sums + r * width;
       for (std::int64_t n = 0; n < one_.valueSize; ++n) sums[n] /= block.totals[r];
+      if (one_.logs)
+        reinterpret_cast<float*>(addresses[readCount + 1])[block.first + r] =
+            std::log(block.totals[r]) + block.most[r];
       element::store(addresses[readCount], type_, at(one_.y, batchOf(row), headOf(row), row % one_.queries),
                      sums, one_.valueSize);
     }

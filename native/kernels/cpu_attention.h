@@ -36,6 +36,8 @@ class CpuAttentionKernel : public CpuKernel {
       for (int sums = 0; sums < 2; ++sums) add(batch_ * one_.heads * one_.queries, DType::f32);
     }
     add(one_.resultEnd(batch_), one_.resultType(type_));
+    if (one_.logs) add(batch_ * one_.heads * one_.queries, DType::f32);
+    if (one_.withValues) add(one_.dv.end(batch_, one_.groups, one_.keys, one_.valueSize), type_);
     if (one_.appended > 0) extents.insert(extents.end(), {Extent(extents[1]), Extent(extents[2])});
   }
 

@@ -26,11 +26,11 @@ class CpuAttentionGradient final : public CpuAttentionKernel {
   explicit CpuAttentionGradient(const KernelSpec& spec)
       : CpuAttentionKernel(spec),
         needsInner_(one_.result == AttentionResult::byQueries || one_.result == AttentionResult::byKeys),
+        ofValues_(one_.result == AttentionResult::byValues || one_.withValues),
         rows_(spec.batch * one_.resultHeads() * one_.resultRows()),
         size_(paddedToTile(one_.size)),
-        valueSize_(paddedToTile(one_.valueSize)),
-        width_(paddedToTile(one_.resultRow())) {
-    const double products = one_.isGradient() ? (needsInner_ ? 2.0 : 1.0) : 0.5;
+        valueSize_(paddedToTile(one_.valueSize)) {
+    const double products = 0.5 + (needsInner_ ? 1.0 : 0.0) + (ofValues_ ? 0.5 : 0.0);
     flops = 2.0 * static_cast<double>(spec.batch * one_.heads * one_.queries) *
             static_cast<double>(one_.keys) * static_cast<double>(one_.size + one_.valueSize) * products *
             (one_.causal ? 0.5 : 1.0);
@@ -38,15 +38,17 @@ class CpuAttentionGradient final : public CpuAttentionKernel {
 
   bool run(const DeviceAddress* addresses, Scratch& scratch, Part part) const override {
     const PartRange range(part, rows_);
-    float* memory = scratch.floats(static_cast<std::size_t>(
-        2 * kTile * (size_ + valueSize_) + kRows * (one_.size + one_.valueSize + 2 * kTile + width_ + 2)));
+    float* memory = scratch.floats(
+        static_cast<std::size_t>(2 * kTile * (size_ + valueSize_) +
+                                 kRows * (one_.size + one_.valueSize + 2 * kTile + size_ + valueSize_ + 2)));
     const auto take = [&memory](std::int64_t count) { return std::exchange(memory, memory + count); };
     Block block{};
     block.first = {take(kTile * size_), take(kTile * size_)};
     block.second = {take(kTile * valueSize_), take(kTile * valueSize_)};
     block.left = take(kRows * one_.size), block.right = take(kRows * one_.valueSize);
     block.scores = take(kRows * kTile), block.inner = take(kRows * kTile);
-    block.sums = take(kRows * width_), block.most = take(kRows), block.totals = take(kRows);
+    block.sums = take(kRows * size_), block.valueSums = take(kRows * valueSize_), block.most = take(kRows),
+    block.totals = take(kRows);
     const std::int64_t there = thereAt(addresses);
     for (std::int64_t row = range.first; row < range.last; row += block.rows) {
       const std::int64_t within = row % one_.resultRows(), layer = row / one_.resultRows();
@@ -65,7 +67,7 @@ class CpuAttentionGradient final : public CpuAttentionKernel {
   };
   struct Block {
     Tile first, second;  // keys and values, or queries and dy
-    float *left, *right, *scores, *inner, *sums, *most, *totals;
+    float *left, *right, *scores, *inner, *sums, *valueSums, *most, *totals;
     std::int64_t batch, head, row, rows;
   };
   struct Source {
@@ -100,7 +102,8 @@ class CpuAttentionGradient final : public CpuAttentionKernel {
 
   void compute(const DeviceAddress* addresses, const Block& block, std::int64_t there) const {
     const bool byKeys = one_.standsByKeys();
-    std::fill_n(block.sums, block.rows * width_, 0.0f);
+    std::fill_n(block.sums, block.rows * size_, 0.0f);
+    std::fill_n(block.valueSums, block.rows * valueSize_, 0.0f);
     std::fill_n(block.most, block.rows, kNever);
     std::fill_n(block.totals, block.rows, 0.0f);
     rowsOf(addresses, byKeys ? keys() : queries(), block, one_.size, block.left);
@@ -120,14 +123,21 @@ class CpuAttentionGradient final : public CpuAttentionKernel {
       for (std::int64_t j = 0; j < end; j += kTile)
         pass(addresses, block, block.head, block.head / shared, j, std::min(kTile, end - j), there);
     }
-    const bool isLog = one_.result == AttentionResult::logSumExp;
+    const auto write = [&](std::size_t index, const AttentionOperand& to, DType type, std::int64_t r,
+                           const float* from, std::int64_t count) {
+      element::store(addresses[readCount + index], type, at(to, block.batch, block.head, block.row + r), from,
+                     count);
+    };
     for (std::int64_t r = 0; r < block.rows; ++r) {
-      float* sums = block.sums + r * width_;
-      if (isLog) sums[0] = std::log(block.totals[r]) + block.most[r];
+      float* sums = block.sums + r * size_;
       if (needsInner_)
-        for (std::int64_t n = 0; n < one_.resultRow(); ++n) sums[n] *= scale_;
-      element::store(addresses[readCount], one_.resultType(type_),
-                     at(one_.y, block.batch, block.head, block.row + r), sums, one_.resultRow());
+        for (std::int64_t n = 0; n < one_.size; ++n) sums[n] *= scale_;
+      if (!one_.isGradient()) sums[0] = std::log(block.totals[r]) + block.most[r];
+      if (needsInner_ || !one_.isGradient())
+        write(0, one_.y, one_.resultType(type_), r, sums, one_.resultRow());
+      if (ofValues_)
+        write(needsInner_ ? 1 : 0, needsInner_ ? one_.dv : one_.y, type_, r, block.valueSums + r * valueSize_,
+              one_.valueSize);
     }
   }
 
@@ -147,6 +157,8 @@ class CpuAttentionGradient final : public CpuAttentionKernel {
                   one_.valueSize);
     }
     const std::int64_t layer = (block.batch * one_.heads + head) * one_.queries;
+    const auto* logs = reinterpret_cast<const float*>(addresses[readCount - 2]) + layer;
+    const auto* products = reinterpret_cast<const float*>(addresses[readCount - 1]) + layer;
     for (std::int64_t r = 0; r < block.rows; ++r) {
       float* scores = block.scores + r * kTile;
       const auto sees = [&](std::int64_t j) {
@@ -158,18 +170,17 @@ class CpuAttentionGradient final : public CpuAttentionKernel {
         add(block, r, scores, sees);
         continue;
       }
-      const auto* logs = reinterpret_cast<const float*>(addresses[readCount - 2]) + layer;
-      const auto* products = reinterpret_cast<const float*>(addresses[readCount - 1]) + layer;
       for (std::int64_t j = 0; j < kTile; ++j) {
         const bool seen = sees(j);
         const std::int64_t query = byKeys ? first + j : block.row + r;
-        const float weight = seen ? std::exp(scores[j] * scale_ - logs[query]) : 0.0f;
-        scores[j] = seen && needsInner_ ? weight * (block.inner[r * kTile + j] - products[query]) : weight;
+        scores[j] = seen ? std::exp(scores[j] * scale_ - logs[query]) : 0.0f;
+        float& inner = block.inner[r * kTile + j];
+        inner = seen && needsInner_ ? scores[j] * (inner - products[query]) : 0.0f;
       }
     }
-    if (isGradient)
-      accumulate_(block.rows, block.scores, kTile, (needsInner_ ? block.first : block.second).rows, width_,
-                  block.sums, kTile);
+    if (ofValues_)
+      accumulate_(block.rows, block.scores, kTile, block.second.rows, valueSize_, block.valueSums, kTile);
+    if (needsInner_) accumulate_(block.rows, block.inner, kTile, block.first.rows, size_, block.sums, kTile);
   }
 
   // Scores of a row are added to its sum of exponentials, which is relative to the largest one so far.
@@ -186,9 +197,9 @@ class CpuAttentionGradient final : public CpuAttentionKernel {
     block.totals[r] = total;
   }
 
-  const bool needsInner_;
-  const std::int64_t rows_;  // of all batches and heads
-  const std::int64_t size_, valueSize_, width_;
+  const bool needsInner_, ofValues_;
+  const std::int64_t rows_;              // of all batches and heads
+  const std::int64_t size_, valueSize_;  // padded
 };
 
 }  // namespace

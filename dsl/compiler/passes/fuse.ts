@@ -3,6 +3,7 @@ import type { FusedAttrs } from '../analysis/fused.js'
 import type { Checked } from '../analysis/ir.js'
 import type { Fusion, WhyStored } from '../analysis/provenance.js'
 import { rewritten } from '../analysis/rewritten.js'
+import { withAttentionResults } from './fuse/attention-results.js'
 import { mostListed, storedBetween } from './fuse/edges.js'
 import { withEpilogues } from './fuse/epilogues.js'
 import { FusedKernels } from './fuse/kernel.js'
@@ -190,10 +191,11 @@ export const fuse =
   (effort: Effort) =>
   (ir: Checked): Fused => {
     const reads = effort === 'lean' ? { ir, regions: [] } : withStridedReads(ir)
-    const products = withEpilogues(reads.ir, effort)
+    const attended = effort === 'lean' ? { ir, regions: [] } : withAttentionResults(reads.ir)
+    const products = withEpilogues(attended.ir, effort)
     const fusing = new Fusing(products.ir, effort)
     const rewritten = fusing.rewritten()
-    const made = withMembers(reads.regions, products.regions)
+    const made = withMembers(withMembers(reads.regions, attended.regions), products.regions)
     const regions = [...made, ...fusing.fusion.regions].slice(0, mostListed)
     const kernels = fusing.fusion.kernels + made.length
     const fusion = { effort, kernels, regions, apart: fusing.apart(products.apart) }

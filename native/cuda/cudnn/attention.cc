@@ -40,9 +40,8 @@ double flops(const KernelSpec& spec) {
 }
 
 // The library knows this shape of a graph as attention: a product, a scale, the mask by places, a softmax of
-// five operations, the logarithms of its sums, and a product. Without the logarithms, which a backward pass
-// would read and nothing here does, it has no engine for some graphs, and engines that write out of bounds
-// for others.
+// five operations, the logarithms of its sums, and a product. Without the logarithms, also where nothing
+// reads them, it has no engine for some graphs, and engines that write out of bounds for others.
 bool describe(std::shared_ptr<CudnnSession> session, const KernelSpec& spec, CudnnProblem* problem) {
   const AttentionSpec& one = spec.attention;
   problem->graph = std::make_unique<CudnnGraph>(std::move(session));
@@ -94,7 +93,13 @@ bool describe(std::shared_ptr<CudnnSession> session, const KernelSpec& spec, Cud
       graph.pointwise({.mode = kExp, .precision = kF32, .type = kF32, .a = scores});
   const CudnnGraph::Tensor sum = graph.reduce(kSum, weights);
   const CudnnGraph::Tensor logs = graph.pointwise({.mode = kLog, .precision = kF32, .type = kF32, .a = sum});
-  graph.pointwise({.mode = kAdd, .precision = kF32, .type = kF32, .a = most, .b = logs});
+  CudnnGraph::Pointwise add{.mode = kAdd, .precision = kF32, .type = kF32, .a = most, .b = logs};
+  if (one.logs) {
+    problem->offsets.push_back(0);
+    problem->bytes.push_back(static_cast<std::size_t>(spec.batch * one.heads * one.queries) * 4);
+    add.into = graph.sums({spec.batch, one.heads, one.queries, 1});
+  }
+  graph.pointwise(add);
   // Operands of a product are of the type of its operands in memory.
   const CudnnGraph::Tensor shares =
       graph.pointwise({.mode = kDivide, .precision = kF32, .type = type, .a = weights, .b = sum});
@@ -104,8 +109,8 @@ bool describe(std::shared_ptr<CudnnSession> session, const KernelSpec& spec, Cud
 
 std::string key(const KernelSpec& spec) {
   const AttentionSpec& one = spec.attention;
-  std::string key =
-      "attention " + std::to_string(static_cast<int>(spec.input)) + " " + std::to_string(one.causal ? 1 : 0);
+  std::string key = "attention " + std::to_string(static_cast<int>(spec.input)) + " " +
+                    std::to_string(one.causal ? 1 : 0) + (one.logs ? " logs" : "");
   for (const std::int64_t value :
        {spec.batch, one.heads, one.groups, one.queries, one.keys, one.size, one.valueSize})
     key += " " + std::to_string(value);

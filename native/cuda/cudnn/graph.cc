@@ -158,6 +158,11 @@ CudnnGraph::Tensor CudnnGraph::memory(int type, const Sizes& sizes, const Sizes&
   return tensor(type, sizes, strides, 16, -1);
 }
 
+CudnnGraph::Tensor CudnnGraph::sums(const Sizes& sizes) {
+  operandIds_.push_back(static_cast<std::int64_t>(tensors_.size()) + 1);
+  return tensor(cudnn::kF32, sizes, denseStrides(sizes), 16, -1);
+}
+
 CudnnGraph::Tensor CudnnGraph::memory(int type, const Sizes& sizes) {
   return memory(type, sizes, denseStrides(sizes));
 }
@@ -191,7 +196,7 @@ CudnnGraph::Tensor CudnnGraph::pointwise(const Pointwise& one) {
       .chosen(cudnn::kPointwisePrecision, kCudnnOfDataType, one.precision);
   if (one.axis >= 0) what.number(cudnn::kPointwiseAxis, one.axis);
   what.finalize();
-  const Tensor y = between(one.type, Sizes(tensors_[one.a].sizes));
+  const Tensor y = one.into != kNone ? one.into : between(one.type, Sizes(tensors_[one.a].sizes));
   CudnnDescriptor made_ = made(kCudnnPointwiseOperation);
   made_.part(cudnn::kOperationPointwise, what).part(cudnn::kPointwiseX, tensors_[one.a].descriptor);
   if (one.b != kNone) made_.part(cudnn::kPointwiseB, tensors_[one.b].descriptor);

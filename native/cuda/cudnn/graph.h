@@ -82,15 +82,17 @@ class CudnnGraph {
   // Types are cudnnDataType_t; memory is aligned to 16 bytes.
   Tensor memory(int type, const Sizes& sizes, const Sizes& strides);
   Tensor memory(int type, const Sizes& sizes);  // rows one after the other
+  Tensor sums(const Sizes& sizes);              // memory of f32 that is written; no product reads it
   Tensor between(int type, const Sizes& sizes);
   Tensor number(float value);
   Tensor number(std::int32_t value);
 
-  // y = a mode b, or mode(a), or a where `where` holds, else b. The result is new, of the sizes of a.
+  // y = a mode b, or mode(a), or a where `where` holds, else b. The result is new, of the sizes of a, or
+  // `into`.
   struct Pointwise {
     int mode, precision, type;  // type: of the result
     Tensor a;
-    Tensor b = kNone, where = kNone;
+    Tensor b = kNone, where = kNone, into = kNone;
     std::int64_t axis = -1;
   };
   Tensor pointwise(const Pointwise& operation);

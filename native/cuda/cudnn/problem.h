@@ -9,7 +9,8 @@
 namespace braid::cuda {
 
 // What a kernel computes, as a graph of cuDNN's, and what is needed to try it out. The kernel's reads and
-// then its writes are the operands of the graph, each from its offset on.
+// then its writes are the operands of the graph, each from its offset on. The first write is of the type of
+// the reads, a second one of f32.
 struct CudnnProblem {
   std::unique_ptr<CudnnGraph> graph;
   DType type = DType::f32;

@@ -42,16 +42,20 @@ CudnnTrial::CudnnTrial(const Context& context, Compiler& compiler, const CudnnPr
     starts_.push_back(setBytes_);
     setBytes_ += (problem.bytes[i] + 511) / 512 * 512;
   }
+  for (std::size_t i = problem.reads; i < problem.bytes.size(); ++i) {
+    starts_.push_back(writesBytes_);
+    writesBytes_ += (problem.bytes[i] + 511) / 512 * 512;
+  }
 }
 
 bool CudnnTrial::prepare(bool timed) {
   if (timed) sets_ = std::clamp<std::size_t>(kCold / setBytes_ + 1, 2, kMostRuns);
-  return scratch_.take(sets_ * setBytes_) && scratch_.take(problem_.bytes.back()) &&
+  return scratch_.take(sets_ * setBytes_) && scratch_.take(writesBytes_) &&
          scratch_.take(problem_.workspace) && (!timed || scratch_.take(kCold)) && scratch_.start();
 }
 
 DeviceAddress CudnnTrial::operand(std::size_t i, std::size_t set) const {
-  return i < problem_.reads ? scratch_.blocks[0] + set * setBytes_ + starts_[i] : scratch_.blocks[1];
+  return starts_[i] + (i < problem_.reads ? scratch_.blocks[0] + set * setBytes_ : scratch_.blocks[1]);
 }
 
 Status CudnnTrial::byLibrary(const CudnnPlan& plan, std::size_t set) const {
@@ -104,32 +108,36 @@ bool CudnnTrial::poison() {
 }
 
 // What a launch leaves unwritten stays NaN.
-bool CudnnTrial::answer(const Launch& launch, Answer* answer) {
+bool CudnnTrial::answer(const Launch& launch, Answers* answers) {
   const DriverFunctions& call = context_.call();
-  const std::size_t bytes = problem_.bytes.back(), count = std::min(bytes, kEnd);
-  const CUdeviceptr y = scratch_.blocks[1];
-  answer->first.resize(count);
-  answer->last.resize(count);
-  return call.cuMemsetD32Async(y, 0xffffffffu, bytes / 4, scratch_.stream) == kSuccess &&
-         launch(0) == Status::ok &&
-         call.cuMemcpyDtoHAsync(answer->first.data(), y, count, scratch_.stream) == kSuccess &&
-         call.cuMemcpyDtoHAsync(answer->last.data(), y + (bytes - count), count, scratch_.stream) ==
-             kSuccess &&
-         call.cuStreamSynchronize(scratch_.stream) == kSuccess;
+  bool works =
+      call.cuMemsetD32Async(scratch_.blocks[1], 0xffffffffu, writesBytes_ / 4, scratch_.stream) == kSuccess &&
+      launch(0) == Status::ok;
+  for (std::size_t i = problem_.reads; works && i < problem_.bytes.size(); ++i) {
+    Answer& one = answers->emplace_back();
+    const std::size_t bytes = problem_.bytes[i], count = std::min(bytes, kEnd);
+    const CUdeviceptr y = operand(i, 0);
+    one.type = i == problem_.reads ? problem_.type : DType::f32;
+    one.first.resize(count);
+    one.last.resize(count);
+    works = call.cuMemcpyDtoHAsync(one.first.data(), y, count, scratch_.stream) == kSuccess &&
+            call.cuMemcpyDtoHAsync(one.last.data(), y + (bytes - count), count, scratch_.stream) == kSuccess;
+  }
+  return works && call.cuStreamSynchronize(scratch_.stream) == kSuccess;
 }
 
 bool CudnnTrial::alike(const Answer& own, const Answer& other) const {
-  const std::size_t size = elementBytes(problem_.type);
+  const DType type = own.type;
+  const std::size_t size = elementBytes(type);
   for (const auto& [mine, theirs] :
        {std::pair{&own.first, &other.first}, std::pair{&own.last, &other.last}}) {
     float largest = 0;
     for (std::size_t i = 0; i + size <= mine->size(); i += size) {
-      const float value = std::abs(elementOf(problem_.type, mine->data() + i));
+      const float value = std::abs(elementOf(type, mine->data() + i));
       if (value > largest) largest = value;
     }
     for (std::size_t i = 0; i + size <= mine->size(); i += size) {
-      const float a = elementOf(problem_.type, mine->data() + i),
-                  b = elementOf(problem_.type, theirs->data() + i);
+      const float a = elementOf(type, mine->data() + i), b = elementOf(type, theirs->data() + i);
       if (std::isnan(a) != std::isnan(b)) return false;
       if (std::abs(a - b) > toleranceOf(problem_.type) * largest) return false;
     }
@@ -141,13 +149,13 @@ bool CudnnTrial::agrees(const CudnnPlan& plan, const CudaKernel& own, bool* cert
   bool same = true;
   fill();
   for (const bool poisoned : {false, true}) {
-    Answer mine, theirs;
+    Answers mine, theirs;
     if ((poisoned && !poison()) || !answer([&](std::size_t set) { return byOwn(own, set); }, &mine) ||
         !answer([&](std::size_t set) { return byLibrary(plan, set); }, &theirs)) {
       *certain = false;
       return false;
     }
-    same = same && alike(mine, theirs);
+    for (std::size_t i = 0; i < mine.size(); ++i) same = same && alike(mine[i], theirs[i]);
   }
   return same;
 }

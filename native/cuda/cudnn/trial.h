@@ -26,10 +26,12 @@ class CudnnTrial {
 
  private:
   struct Answer {
+    DType type = DType::f32;
     std::vector<std::uint8_t> first, last;
   };
+  using Answers = std::vector<Answer>;  // of each write
   using Launch = std::function<Status(std::size_t set)>;
-  bool answer(const Launch& launch, Answer* answer);
+  bool answer(const Launch& launch, Answers* answers);
   bool alike(const Answer& own, const Answer& other) const;
   // Operand i of a set, from its offset on.
   DeviceAddress operand(std::size_t i, std::size_t set) const;
@@ -42,8 +44,8 @@ class CudnnTrial {
   Compiler& compiler_;
   const CudnnProblem& problem_;
   TrialScratch scratch_;
-  std::vector<std::size_t> starts_;  // of the reads, in a set
-  std::size_t setBytes_ = 0, sets_ = 1;
+  std::vector<std::size_t> starts_;  // of the reads in a set, then of the writes
+  std::size_t setBytes_ = 0, writesBytes_ = 0, sets_ = 1;
 };
 
 }  // namespace braid::cuda

@@ -87,6 +87,7 @@ extern "C" __global__ void __launch_bounds__(256) braid_attention(PARAMETERS) {
     for (int step = 8; step > 0; step /= 2) total[i] += __shfl_xor_sync(0xffffffffu, total[i], step);
     const Index query = query0 + y4 + i;
     if (query >= QUERIES) continue;
+    if (LOGGED && column0 == 0 && x == 0) ownLogs[layer * QUERIES + query] = logf(total[i]) + most[i];
     for (int j = 0; j < 4; ++j) {
       const Index column = column0 + x4 + j;
       if (column < VALUE) store(sum[i][j] / total[i], y[batch * Y0 + head * Y1 + query * Y2 + column]);
@@ -132,7 +133,7 @@ FN void append(T* to, const T* rows, Index first, Index step, int row) {
 
 template <bool WIDE>
 FN void attend(const T* q, const T* k, const T* v, const M* mask, const int* length, const T* newK,
-               const T* newV, const int* at, T* y, T* ownK, T* ownV) {
+               const T* newV, const int* at, T* y, float* ownLogs, T* ownK, T* ownV) {
   __shared__ float sums[8][ROWS][COLUMNS], own[ROWS][COLUMNS], most[8][ROWS], total[8][ROWS];
   __shared__ float ownMost[ROWS], ownTotal[ROWS];
   constexpr Index SHARED = HEADS / GROUPS, ALL = SHARED * QUERIES, CHUNKS = (ALL + ROWS - 1) / ROWS;
@@ -258,6 +259,8 @@ FN void attend(const T* q, const T* k, const T* v, const M* mask, const int* len
       whole = fmaf(factor, ofRank(&ownTotal[r], b), whole);
       value = fmaf(factor, ofRank(&own[r][c], b), value);
     }
+    if (LOGGED && c == 0 && row < ALL)
+      ownLogs[(batch * HEADS + group * SHARED) * QUERIES + row] = (log2f(whole) + largest) * 0.6931471805599453f;
     if (row < ALL)
       store(value / whole, y[batch * Y0 + (group * SHARED + row / QUERIES) * Y1 + row % QUERIES * Y2 + c]);
   }
@@ -266,14 +269,14 @@ FN void attend(const T* q, const T* k, const T* v, const M* mask, const int* len
 
 extern "C" __global__ void __launch_bounds__(256, 1) IN_CLUSTERS braid_attention(PARAMETERS) {
   gridDependencySync();
-  attend<false>(q, k, v, mask, length, newK, newV, at, y, ownK, ownV);
+  attend<false>(q, k, v, mask, length, newK, newV, at, y, ownLogs, ownK, ownV);
 }
 )cuda";
 
 constexpr const char* kFewWide = R"cuda(
 extern "C" __global__ void __launch_bounds__(256, 1) IN_CLUSTERS braid_attention_wide(PARAMETERS) {
   gridDependencySync();
-  attend<true>(q, k, v, mask, length, newK, newV, at, y, ownK, ownV);
+  attend<true>(q, k, v, mask, length, newK, newV, at, y, ownLogs, ownK, ownV);
 }
 )cuda";
 
@@ -436,6 +439,8 @@ extern "C" __global__ void __launch_bounds__(128) braid_attention_wide(PARAMETER
       const float part = 1.0f / whole;
       const Index query = first + t * 16 + g + h * 8;
       if (query >= QUERIES) continue;
+      if (LOGGED && p == 0)
+        ownLogs[layer * QUERIES + query] = fmaf(most[t][h], EXPONENT, log2f(whole)) * 0.6931471805599453f;
       u16* row = (u16*)y + batch * Y0 + head * Y1 + query * Y2 + p;
       #pragma unroll
       for (int n = 0; n < VALUE_TILES; ++n)
@@ -517,6 +522,8 @@ void attentionSource(const KernelSpec& spec, int architecture, int multiprocesso
   if (one.appended > 0) pointer(0, 16), pointer(0, 16), pointer(0, 1);
   if (one.isGradient()) pointer(one.dy.offset * bytes, 16), pointer(0, 4), pointer(0, 4);
   pointer(one.y.offset * static_cast<std::int64_t>(elementBytes(one.resultType(spec.input))), 16);
+  if (one.logs) pointer(0, 4);
+  if (one.withValues) pointer(one.dv.offset * bytes, 16);
   if (one.appended > 0)
     for (const AttentionOperand* operand : {&one.k, &one.v}) pointer(operand->offset * bytes, 16);
   source->count = spec.batch * one.resultHeads() * one.resultRows();

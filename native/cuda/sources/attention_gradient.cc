@@ -13,10 +13,10 @@ namespace attention {
 namespace {
 
 constexpr const char* kRoles = R"cuda(
-// The rows of the result are keys; weights are multiplied by what dy · v is beyond its mean; the result adds
-// up rows of dy, not of keys or queries; and it has so many columns.
+// The rows of the result are keys or queries. Weights add up rows of dy (the gradient of the values), or, each
+// multiplied by what dy · v is beyond its mean, those of queries or keys; or both.
 constexpr bool LOGS = RESULT == 1, BY_KEYS = RESULT >= 3, INNER = RESULT == 2 || RESULT == 3;
-constexpr bool OF_GIVEN = RESULT == 4;
+constexpr bool GIVEN = RESULT == 4 || WITH_VALUES;
 constexpr Index SHARED = HEADS / GROUPS, LAYERS = BATCH * (BY_KEYS ? GROUPS : HEADS);
 constexpr Index ALL = BY_KEYS ? KEYS : QUERIES, BLOCKS = (ALL + 63) / 64;
 
@@ -84,8 +84,11 @@ extern "C" __global__ void __launch_bounds__(256) braid_attention_gradient(PARAM
   gridDependencySync();
   __shared__ float left[16][68], right[16][68], weights[64][68];
   const int x = threadIdx.x % 16, y4 = threadIdx.x / 16 * 4, x4 = x * 4;
-  constexpr Index COLUMNS = LOGS ? 1 : OF_GIVEN ? VALUE : SIZE, PARTS = (COLUMNS + 63) / 64;
-  const Index there = thereOf(length), column0 = blockIdx.x % PARTS * 64;
+  // Some parts of the columns are those of one result, others of the other.
+  constexpr Index OWN = LOGS ? 1 : INNER ? (SIZE + 63) / 64 : 0, PARTS = OWN + (GIVEN ? (VALUE + 63) / 64 : 0);
+  const Index there = thereOf(length), part = blockIdx.x % PARTS, column0 = (part < OWN ? part : part - OWN) * 64;
+  const bool given = GIVEN && part >= OWN;
+  const Index columns = LOGS ? 1 : given ? VALUE : SIZE;
   const Places of = placesOf(q, k, v, dy, there, blockIdx.x / PARTS, 64);
   const Index last = BY_KEYS ? QUERIES : of.end;
   float sum[4][4] = {}, most[4], total[4] = {};
@@ -97,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(256) braid_attention_gradient(PARAM
       const Rows passesInner = BY_KEYS ? givenOf(dy, of.batch, head) : valuesOf(v, of.batch, of.group);
       float score[4][4] = {}, inner[4][4] = {};
       multiplyRows(score, left, right, of.stays, of.row0, ALL, passes, tile0, last, SIZE, y4, x4);
-      if (INNER)
+      if (INNER && !given)
         multiplyRows(inner, left, right, of.staysInner, of.row0, ALL, passesInner, tile0, last, VALUE, y4, x4);
       for (int i = 0; i < 4; ++i) {
         const Index row = of.row0 + y4 + i;
@@ -112,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(256) braid_attention_gradient(PARAM
             largest = fmaxf(largest, score[i][j]);
           } else {
             float weight = seen ? expf(score[i][j] * SCALE - logs[sums + query]) : 0.0f;
-            if (INNER && seen) weight *= inner[i][j] - products[sums + query];
+            if (INNER && !given && seen) weight *= inner[i][j] - products[sums + query];
             weights[x4 + j][y4 + i] = weight;
           }
         }
@@ -125,12 +128,12 @@ extern "C" __global__ void __launch_bounds__(256) braid_attention_gradient(PARAM
         for (int j = 0; j < 4; ++j) total[i] += expf(score[i][j] - base);
       }
       if (LOGS) continue;
-      const Rows added = OF_GIVEN ? passesInner : passes;
+      const Rows added = given ? passesInner : passes;
       for (int r0 = 0; r0 < 64; r0 += 16) {
         __syncthreads();
         for (int i = threadIdx.x; i < 1024; i += 256) {
           const Index row = tile0 + r0 + i / 64, column = column0 + i % 64;
-          right[i / 64][i % 64] = row < last && column < COLUMNS ? loadF(added.at[row * added.step + column]) : 0.0f;
+          right[i / 64][i % 64] = row < last && column < columns ? loadF(added.at[row * added.step + column]) : 0.0f;
         }
         __syncthreads();
         for (int d = 0; d < 16; ++d)
@@ -144,10 +147,13 @@ extern "C" __global__ void __launch_bounds__(256) braid_attention_gradient(PARAM
       for (int step = 8; step > 0; step /= 2) total[i] += __shfl_xor_sync(0xffffffffu, total[i], step);
     const Index row = of.row0 + y4 + i;
     if (row >= ALL) continue;
-    R* to = y + of.batch * Y0 + (BY_KEYS ? of.group : of.head) * Y1 + row * Y2;
+    const Index own = BY_KEYS ? of.group : of.head;
     for (int j = 0; j < 4; ++j) {
       const Index column = column0 + x4 + j;
-      if (column < COLUMNS) store(LOGS ? logf(total[i]) + most[i] : INNER ? sum[i][j] * SCALE : sum[i][j], to[column]);
+      const float value = LOGS ? logf(total[i]) + most[i] : given ? sum[i][j] : sum[i][j] * SCALE;
+      if (column >= columns) continue;
+      if (WITH_VALUES && given) store(value, dv[of.batch * DV0 + own * DV1 + row * DV2 + column]);
+      else store(value, y[of.batch * Y0 + own * Y1 + row * Y2 + column]);
     }
   }
 }
@@ -160,8 +166,8 @@ constexpr const char* kTensorGradient = R"cuda(
 #ifndef BRAID_EMULATED
 FN float exp2Of(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 #endif
-constexpr int PITCH = SIZE + 8, PITCH_INNER = VALUE + 8, COLUMNS = OF_GIVEN ? VALUE : SIZE;
-constexpr int TILE_PARTS = TILE / 8, COLUMN_PARTS = COLUMNS / 8;
+constexpr int PITCH = SIZE + 8, PITCH_INNER = VALUE + 8;
+constexpr int TILE_PARTS = TILE / 8;
 constexpr float POWER = SCALE * 1.4426950408889634f;
 
 template <int LENGTH> FN void loadRows(u16* to, Rows rows, Index first, Index end) {
@@ -198,6 +204,24 @@ FN void multiplyTile(float (&sum)[TILE_PARTS][4], const unsigned (&kept)[LENGTH 
     }
 }
 
+// sum += 16 columns of weights · 16 rows of a tile.
+template <int LENGTH, int PARTS>
+FN void addRows(float (&sum)[PARTS][4], const float (&low)[4], const float (&high)[4], const u16* tile, int lane) {
+  if (PARTS == 1) return;
+  const unsigned weights[4] = {packed(low[0], low[1]), packed(low[2], low[3]), packed(high[0], high[1]), packed(high[2], high[3])};
+  #pragma unroll
+  for (int n = 0; n < PARTS / 2; ++n) {
+    unsigned right[4];
+    loadTransposed(right, tile + (lane / 8 % 2 * 8 + lane % 8) * (LENGTH + 8) + n * 16 + lane / 16 * 8);
+    multiply(sum[2 * n], weights, right[0], right[1]);
+    multiply(sum[2 * n + 1], weights, right[2], right[3]);
+  }
+}
+template <int PARTS> FN void writeRow(T* at, const float (&sum)[PARTS][4], int h, float scale) {
+  #pragma unroll
+  for (int n = 0; n < PARTS; ++n) *(unsigned*)((u16*)at + n * 8) = packed(sum[n][2 * h] * scale, sum[n][2 * h + 1] * scale);
+}
+
 extern "C" __global__ void __launch_bounds__(128) braid_attention_gradient_wide(PARAMETERS) {
   gridDependencySync();
   alignas(16) __shared__ u16 tiles[2][TILE * PITCH];
@@ -207,7 +231,7 @@ extern "C" __global__ void __launch_bounds__(128) braid_attention_gradient_wide(
   const Index there = thereOf(length);
   const Places of = placesOf(q, k, v, dy, there, blockIdx.x, TILE);
   const Index first = of.row0 + threadIdx.x / 32 * 16;
-  const Index each = of.end > of.first ? (of.end - of.first + TILE - 1) / TILE : 0, turns = each * of.heads;
+  const Index end = of.end > of.first ? of.end : of.first;
 
   unsigned kept[SIZE / 16][4], keptInner[VALUE / 16][4];
   keepRows<SIZE>(kept, of.stays, first, g, p);
@@ -219,8 +243,7 @@ extern "C" __global__ void __launch_bounds__(128) braid_attention_gradient_wide(
       const Index row = first + g + h * 8, place = (of.batch * HEADS + of.head) * QUERIES + row;
       if (row < QUERIES) ownLogs[h] = logs[place] * 1.4426950408889634f, ownProducts[h] = products[place];
     }
-  const auto load = [&](Index turn, int into) {
-    const Index head = of.head + turn / each, tile0 = of.first + turn % each * TILE;
+  const auto load = [&](Index head, Index tile0, int into) {
     loadRows<SIZE>(tiles[into], BY_KEYS ? queriesOf(q, of.batch, head) : keysOf(k, of.batch, of.group), tile0, of.end);
     if (!LOGS)
       loadRows<VALUE>(inners[into], BY_KEYS ? givenOf(dy, of.batch, head) : valuesOf(v, of.batch, of.group), tile0, of.end);
@@ -233,18 +256,21 @@ extern "C" __global__ void __launch_bounds__(128) braid_attention_gradient_wide(
     commitCopies();
   };
 
-  float sum[COLUMN_PARTS][4] = {}, most[2] = {-infinity(), -infinity()}, total[2] = {};
-  if (turns > 0) load(0, 0);
+  float sum[INNER ? SIZE / 8 : 1][4] = {}, sumGiven[GIVEN ? VALUE / 8 : 1][4] = {}, most[2] = {-infinity(), -infinity()}, total[2] = {};
   int now = 0;
-  for (Index turn = 0; turn < turns; ++turn, now ^= 1) {
-    if (turn + 1 < turns) {
-      load(turn + 1, now ^ 1);
+  const auto productOf = [&](int column, int h) { return BY_KEYS ? sums[now][TILE + column] : ownProducts[h]; };
+  Index head = of.head, tile0 = of.first;
+  if (end > of.first) load(head, tile0, 0);
+  for (; end > of.first && head < of.head + of.heads; now ^= 1) {
+    const bool isLastTile = tile0 + TILE >= end;
+    const Index nextHead = isLastTile ? head + 1 : head, nextTile = isLastTile ? of.first : tile0 + TILE;
+    if (nextHead < of.head + of.heads) {
+      load(nextHead, nextTile, now ^ 1);
       awaitCopies<1>();
     } else {
       awaitCopies<0>();
     }
     __syncthreads();
-    const Index head = of.head + turn / each, tile0 = of.first + turn % each * TILE;
     const Index lastRow = (first + 16 < ALL ? first + 16 : ALL) - 1;
     const Index lastPassing = (tile0 + TILE < of.end ? tile0 + TILE : of.end) - 1;
     // Whether some query sees some key, and whether all see all.
@@ -286,8 +312,7 @@ extern "C" __global__ void __launch_bounds__(128) braid_attention_gradient_wide(
           for (int i = 0; i < 4; ++i) {
             const int at = n * 8 + p + i % 2;
             const float log = BY_KEYS ? sums[now][at] * 1.4426950408889634f : ownLogs[i / 2];
-            const float weight = exp2Of(fmaf(score[n][i], POWER, -log));
-            score[n][i] = INNER ? weight * (inner[n][i] - (BY_KEYS ? sums[now][TILE + at] : ownProducts[i / 2])) : weight;
+            score[n][i] = exp2Of(fmaf(score[n][i], POWER, -log));
           }
         if (some) {
           #pragma unroll
@@ -302,21 +327,20 @@ extern "C" __global__ void __launch_bounds__(128) braid_attention_gradient_wide(
         }
         #pragma unroll
         for (int s = 0; s < TILE / 16; ++s) {
-          unsigned weights[4];
-          #pragma unroll
-          for (int i = 0; i < 4; ++i)
-            weights[i] = packed(score[2 * s + i / 2][i % 2 * 2], score[2 * s + i / 2][i % 2 * 2 + 1]);
-          #pragma unroll
-          for (int n = 0; n < COLUMN_PARTS / 2; ++n) {
-            unsigned right[4];
-            const int row = s * 16 + lane / 8 % 2 * 8 + lane % 8;
-            loadTransposed(right, (OF_GIVEN ? inners[now] : tiles[now]) + row * (COLUMNS + 8) + n * 16 + lane / 16 * 8);
-            multiply(sum[2 * n], weights, right[0], right[1]);
-            multiply(sum[2 * n + 1], weights, right[2], right[3]);
+          if (GIVEN) addRows<VALUE>(sumGiven, score[2 * s], score[2 * s + 1], inners[now] + s * 16 * PITCH_INNER, lane);
+          if (INNER) {
+            #pragma unroll
+            for (int n = 2 * s; n < 2 * s + 2; ++n)
+              #pragma unroll
+              for (int i = 0; i < 4; ++i)
+                // What is not seen adds nothing, also where the query's product is NaN.
+                score[n][i] = score[n][i] == 0.0f ? 0.0f : score[n][i] * (inner[n][i] - productOf(n * 8 + p + i % 2, i / 2));
+            addRows<SIZE>(sum, score[2 * s], score[2 * s + 1], tiles[now] + s * 16 * PITCH, lane);
           }
         }
       }
     }
+    head = nextHead, tile0 = nextTile;
     __syncthreads();
   }
   #pragma unroll
@@ -329,11 +353,11 @@ extern "C" __global__ void __launch_bounds__(128) braid_attention_gradient_wide(
       if (row < ALL && p == 0)
         store((log2f(whole) + most[h]) * 0.6931471805599453f, y[of.batch * Y0 + of.head * Y1 + row * Y2]);
     } else if (row < ALL) {
-      u16* to = (u16*)y + of.batch * Y0 + (BY_KEYS ? of.group : of.head) * Y1 + row * Y2 + p;
-      #pragma unroll
-      for (int n = 0; n < COLUMN_PARTS; ++n)
-        *(unsigned*)(to + n * 8) = INNER ? packed(sum[n][2 * h] * SCALE, sum[n][2 * h + 1] * SCALE)
-                                         : packed(sum[n][2 * h], sum[n][2 * h + 1]);
+      const Index own = BY_KEYS ? of.group : of.head;
+      T* to = (T*)y + of.batch * Y0 + own * Y1 + row * Y2 + p;
+      if (INNER) writeRow(to, sum, h, SCALE);
+      else writeRow(to, sumGiven, h, 1.0f);
+      if (WITH_VALUES) writeRow(dv + of.batch * DV0 + own * DV1 + row * DV2 + p, sumGiven, h, 1.0f);
     }
   }
 }
@@ -346,7 +370,8 @@ void attentionGradientSource(const KernelSpec& spec, int architecture, std::stri
                              KernelSource* source) {
   const AttentionSpec& one = spec.attention;
   const std::int64_t blocks = spec.batch * one.resultHeads() * ((one.resultRows() + 63) / 64);
-  const std::int64_t parts = (one.resultRow() + 63) / 64;
+  const auto of64 = [](std::int64_t columns) { return (columns + 63) / 64; };
+  const std::int64_t parts = of64(one.resultRow()) + (one.withValues ? of64(one.valueSize) : 0);
   text += constant("int", "RESULT", static_cast<std::int64_t>(one.result)) + attention::kRoles;
   source->plain = {"braid_attention_gradient", blocks * parts * 256, 256, false};
   if (attentionFitsTensorCores(spec, architecture)) {

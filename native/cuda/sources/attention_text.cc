@@ -57,9 +57,11 @@ std::string constants(const KernelSpec& spec) {
       text += constant("Index", (name + std::to_string(d)).c_str(), values[d]);
   };
   strides("Q", one.q.strides), strides("K", one.k.strides), strides("V", one.v.strides);
-  strides("Y", one.y.strides), strides("DY", one.dy.strides), strides("MASK", one.maskStrides);
+  strides("Y", one.y.strides), strides("DY", one.dy.strides), strides("DV", one.dv.strides),
+      strides("MASK", one.maskStrides);
   text += constant("bool", "CAUSAL", one.causal) + constant("bool", "MASKED", one.masked) +
-          constant("bool", "COUNTED", one.counted) + constant("bool", "NEGATIVE", one.scale < 0);
+          constant("bool", "COUNTED", one.counted) + constant("bool", "LOGGED", one.logs) +
+          constant("bool", "WITH_VALUES", one.withValues) + constant("bool", "NEGATIVE", one.scale < 0);
   text += "constexpr float SCALE = " + hexFloat(one.scale) + ";\n";
   text += "constexpr float EXPONENT = " + hexFloat(std::abs(one.scale) * 1.4426950408889634) + ";\n";
   if (!one.masked) text += "constexpr const M* mask = nullptr;\n";
@@ -71,13 +73,16 @@ std::string constants(const KernelSpec& spec) {
         "constexpr T* ownK = nullptr, *ownV = nullptr;\n";
   if (!one.isGradient())
     text += "constexpr const T* dy = nullptr;\nconstexpr const float *logs = nullptr, *products = nullptr;\n";
+  if (!one.logs) text += "constexpr float* ownLogs = nullptr;\n";
+  if (!one.withValues) text += "constexpr T* dv = nullptr;\n";
   text += "#define PARAMETERS const T* q, const T* k, const T* v, ";
   text += one.masked ? "const M* mask, " : "";
   text += one.counted ? "const int* length, " : "";
   if (one.appended > 0)
     return text + "const T* newK, const T* newV, const int* at, T* y, T* ownK, T* ownV, Index count\n";
   if (one.isGradient()) text += "const T* dy, const float* logs, const float* products, ";
-  return text + "R* y, Index count\n";
+  return text + "R* y, " + (one.logs ? "float* ownLogs, " : "") + (one.withValues ? "T* dv, " : "") +
+         "Index count\n";
 }
 
 }  // namespace
@@ -95,7 +100,7 @@ bool isWideAttention(const KernelSpec& spec) {
                        [unit](std::int64_t stride) { return stride % unit == 0; });
   };
   return one.size % 8 == 0 && one.valueSize % 8 == 0 && fits(one.q) && fits(one.k) && fits(one.v) &&
-         fits(one.dy) && (one.result == AttentionResult::logSumExp || fits(one.y));
+         fits(one.dy) && fits(one.dv) && (one.result == AttentionResult::logSumExp || fits(one.y));
 }
 
 bool attentionFitsTensorCores(const KernelSpec& spec, int architecture) {

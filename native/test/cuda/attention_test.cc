@@ -21,6 +21,7 @@ struct Case {
   bool together = false;              // q, k, v and y lie by tokens, and q, k and v in one row
   std::int64_t appended = 0, at = 0;  // rows that are written to the keys and values first, and where
   AttentionResult result = AttentionResult::attended;
+  bool both = false;  // a second result too
 };
 
 // Of these, each has a kernel on tensor cores, for few queries or of plain arithmetic, or two of them.
@@ -58,6 +59,11 @@ std::vector<Case> allCases() {
       all.push_back(kCases[i]);
       all.back().result = result;
     }
+  for (const std::size_t i : {0u, 2u, 6u, 8u, 15u, 3u, 5u, 16u}) {
+    all.push_back(kCases[i]);
+    all.back().both = true;
+    if (i == 3 || i == 5 || i == 16) all.back().result = AttentionResult::byKeys;
+  }
   return all;
 }
 
@@ -94,6 +100,10 @@ KernelSpec specOf(const Case& one) {
   if (a.result == AttentionResult::byKeys) a.y = a.k;
   if (a.result == AttentionResult::byValues) a.y = a.v;
   a.y.offset = 0;
+  a.logs = one.both && a.result == AttentionResult::attended;
+  a.withValues = one.both && a.result == AttentionResult::byKeys;
+  a.dv = a.v;
+  a.dv.offset = 0;
   return spec;
 }
 
@@ -102,8 +112,17 @@ std::size_t resultBytes(const KernelSpec& spec) {
   return static_cast<std::size_t>(a.resultEnd(spec.batch)) * elementBytes(a.resultType(spec.input));
 }
 
+// Of the second result, if there is one.
+std::size_t moreBytes(const KernelSpec& spec) {
+  const AttentionSpec& a = spec.attention;
+  if (a.logs) return static_cast<std::size_t>(spec.batch * a.heads * a.queries) * 4;
+  const auto end = static_cast<std::size_t>(a.dv.end(spec.batch, a.groups, a.keys, a.valueSize));
+  return a.withValues ? end * elementBytes(spec.input) : 0;
+}
+
 std::vector<std::uint8_t> answerOf(const KernelSpec& spec, std::vector<std::vector<std::uint8_t>>& reads,
-                                   Part part, std::vector<std::uint8_t> into);
+                                   Part part, std::vector<std::uint8_t> into,
+                                   std::vector<std::uint8_t>* more = nullptr);
 
 std::vector<std::vector<std::uint8_t>> readsOf(const Case& one, const KernelSpec& spec, Random& random) {
   const AttentionSpec& a = spec.attention;
@@ -143,13 +162,18 @@ std::vector<std::vector<std::uint8_t>> readsOf(const Case& one, const KernelSpec
 }
 
 std::vector<std::uint8_t> answerOf(const KernelSpec& spec, std::vector<std::vector<std::uint8_t>>& reads,
-                                   Part part, std::vector<std::uint8_t> into) {
+                                   Part part, std::vector<std::uint8_t> into,
+                                   std::vector<std::uint8_t>* more) {
+  std::vector<std::uint8_t> unread(moreBytes(spec));
+  if (more) more->resize(unread.size());
   std::string detail;
   CpuKernelResult kernel;
   EXPECT_EQ(prepareCpu(&kernel, spec, {}, &detail), Status::ok) << detail;
   std::vector<DeviceAddress> addresses;
   for (auto& read : reads) addresses.push_back(reinterpret_cast<DeviceAddress>(read.data()));
   addresses.push_back(reinterpret_cast<DeviceAddress>(into.data()));
+  if (!unread.empty())
+    addresses.push_back(reinterpret_cast<DeviceAddress>(more ? more->data() : unread.data()));
   if (spec.attention.appended > 0) addresses.insert(addresses.end(), {addresses[1], addresses[2]});
   Scratch scratch;
   EXPECT_TRUE(kernel->run(addresses.data(), scratch, part));
@@ -163,9 +187,12 @@ TEST(HostAttention, YieldsTheSameInTwoParts) {
     auto reads = readsOf(one, spec, random);
     const std::vector<std::uint8_t> empty(resultBytes(spec));
     const DType type = spec.attention.resultType(one.type);
-    const auto whole = answerOf(spec, reads, Part::all, empty);
-    const auto half = answerOf(spec, reads, Part::first, empty);
-    EXPECT_EQ(firstDifference(answerOf(spec, reads, Part::second, half), whole, type), -1) << one.name;
+    std::vector<std::uint8_t> more, halves;
+    const auto whole = answerOf(spec, reads, Part::all, empty, &more);
+    const auto half = answerOf(spec, reads, Part::first, empty, &halves);
+    EXPECT_EQ(firstDifference(answerOf(spec, reads, Part::second, half, &halves), whole, type), -1)
+        << one.name;
+    EXPECT_EQ(more, halves) << one.name;
   }
 }
 
@@ -201,10 +228,31 @@ TEST(HostAttention, AppendsBeforeItReads) {
   }
 }
 
+// How many elements are finite. Weights are rounded to the type before they are multiplied, and the sum is
+// once more.
+std::size_t compare(const Case& one, const std::vector<std::uint8_t>& wanted, DType type,
+                    const std::vector<std::uint8_t>& found) {
+  double largest = 4;
+  std::size_t numbers = 0;
+  const std::size_t count = wanted.size() / elementBytes(type);
+  for (std::size_t e = 0; e < count; ++e)
+    if (const double each = std::abs(elementOf(wanted, type, e)); std::isfinite(each))
+      largest = std::max(largest, each), ++numbers;
+  const double allowed = largest * (type == DType::f32 ? 1e-5 : type == DType::bf16 ? 0.0075 : 0.001);
+  for (std::size_t e = 0; e < count; ++e) {
+    const double is = elementOf(found, type, e), want = elementOf(wanted, type, e);
+    const bool fits = std::isnan(want) ? std::isnan(is) : is == want || std::abs(is - want) <= allowed;
+    EXPECT_TRUE(fits) << one.name << ", result " << static_cast<int>(one.result) << ", element " << e << ": "
+                      << is << " where the host has " << want;
+    if (!fits) break;
+  }
+  return numbers;
+}
+
 TEST(CudaAttention, MeansWhatTheHostsKernelMeans) {
   Emulation emulation("attention");
   Random random{20261123};
-  std::vector<std::vector<std::uint8_t>> wanted;
+  std::vector<std::vector<std::uint8_t>> wanted, wantedMore;
   std::vector<std::array<std::vector<std::uint8_t>, 2>> caches;
   std::vector<KernelSource> sources;
   std::size_t tensor = 0, clusters = 0;
@@ -220,7 +268,8 @@ TEST(CudaAttention, MeansWhatTheHostsKernelMeans) {
     auto changed = reads;
     const AttentionSpec& a = spec.attention;
     const std::size_t bytes = resultBytes(spec);
-    wanted.push_back(answerOf(spec, changed, Part::all, std::vector<std::uint8_t>(bytes)));
+    wanted.push_back(
+        answerOf(spec, changed, Part::all, std::vector<std::uint8_t>(bytes), &wantedMore.emplace_back()));
     caches.push_back({changed[1], changed[2]});
     EXPECT_EQ(changed[1] != reads[1], one.appended > 0) << one.name;
     std::vector<const char*> types{"const T", "const T", "const T"};
@@ -229,15 +278,16 @@ TEST(CudaAttention, MeansWhatTheHostsKernelMeans) {
     if (a.appended > 0) types.insert(types.end(), {"const T", "const T", "const int"});
     if (a.isGradient()) types.insert(types.end(), {"const T", "const float", "const float"});
     types.push_back("R");
+    if (one.both) types.push_back(a.logs ? "float" : "T");
     if (a.appended > 0) types.insert(types.end(), {"T", "T"});
     const std::string isBf16 = one.type == DType::bf16 ? "true" : "false";
-    emulation.add("c" + std::to_string(i), source, types, reads, bytes,
-                  "static void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { "
-                  "multiplyAs(c, a, b0, b1, " +
-                      isBf16 +
-                      "); }\nstatic unsigned packed(float low, float high) { return packedAs(low, high, " +
-                      isBf16 + "); }\n",
-                  a.appended > 0 ? std::vector<std::size_t>{1, 2} : std::vector<std::size_t>{});
+    emulation.add(
+        "c" + std::to_string(i), source, types, reads, bytes,
+        "static void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { "
+        "multiplyAs(c, a, b0, b1, " +
+            isBf16 + "); }\nstatic unsigned packed(float low, float high) { return packedAs(low, high, " +
+            isBf16 + "); }\n",
+        a.appended > 0 ? std::vector<std::size_t>{1, 2} : std::vector<std::size_t>{}, moreBytes(spec));
   }
   EXPECT_GE(tensor, 6u);
   EXPECT_GE(clusters, 3u);
@@ -245,23 +295,14 @@ TEST(CudaAttention, MeansWhatTheHostsKernelMeans) {
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const Case& one = cases[i];
     const DType type = specOf(one).attention.resultType(one.type);
-    // Weights are rounded to the type before they are multiplied, and the sum is once more.
-    double largest = 4;
-    for (std::size_t e = 0; e < wanted[i].size() / elementBytes(type); ++e)
-      if (const double each = std::abs(elementOf(wanted[i], type, e)); std::isfinite(each))
-        largest = std::max(largest, each);
-    const double allowed = largest * (type == DType::f32 ? 1e-5 : type == DType::bf16 ? 0.0075 : 0.001);
     for (const KernelSource::Variant& variant : {sources[i].plain, sources[i].vector}) {
       if (!*variant.entry) continue;
-      const auto found = emulation.result("c" + std::to_string(i), variant.entry, wanted[i].size());
-      std::size_t numbers = 0;
-      for (std::size_t e = 0; e < found.size() / elementBytes(type); ++e) {
-        const double is = elementOf(found, type, e), want = elementOf(wanted[i], type, e);
-        numbers += std::isfinite(want) ? 1 : 0;
-        ASSERT_TRUE(std::isnan(want) ? std::isnan(is) : is == want || std::abs(is - want) <= allowed)
-            << one.name << ", " << variant.entry << ", element " << e << ": " << is << " where the host has "
-            << want;
-      }
+      const std::string name = "c" + std::to_string(i), entry = variant.entry;
+      const std::size_t numbers =
+          compare(one, wanted[i], type, emulation.result(name, entry, wanted[i].size()));
+      if (one.both)
+        compare(one, wantedMore[i], one.result == AttentionResult::attended ? DType::f32 : one.type,
+                emulation.result(name, entry + "-more", wantedMore[i].size()));
       // Without a key there is no logarithm and no value, and gradients are 0.
       const bool isGradient = one.result > AttentionResult::logSumExp;
       EXPECT_EQ(numbers > 0, one.length != 0 || isGradient) << one.name;

@@ -16,6 +16,7 @@ import {
   every,
   gather,
   gelu,
+  gradients,
   graph,
   kernel,
   matmul,
@@ -145,6 +146,20 @@ const appends = orThrow(
     { fuse: true },
   ),
 )
+// Attention and its gradients, with a second result and without.
+const ways = [true, false].map(fuse =>
+  orThrow(
+    compile(
+      graph({ x: tensor('f32', [2, 3, 4]) }, flows => {
+        const x = flows.x.pipe(upload())
+        const [q, k, v] = [x.pipe(mul(2)), x.pipe(mul(3)), x.pipe(mul(4))]
+        const by = gradients(q.pipe(attention(k, v, { causal: true }), sum()), { q, k, v })
+        return { q: by.q.pipe(download()), k: by.k.pipe(download()), v: by.v.pipe(download()) }
+      }),
+      { fuse },
+    ),
+  ),
+)
 // A kernel that reads rows of a table.
 const rows = orThrow(
   compile(
@@ -178,6 +193,7 @@ const plans = [
   empty,
   rows,
   columns,
+  ...ways,
   appends,
   scratched,
   products,
@@ -208,6 +224,13 @@ test('know every field of every kernel: what was written is read', () => {
   expect(tables.filter(({ indexed }) => indexed).length).toBe(1)
   expect(columns.nodes.filter(({ kernel }) => kernel?.kind === 'map' && kernel.axis === 0).length).toBe(1)
   expect(appends.nodes.some(({ kernel }) => kernel?.kind === 'attention' && kernel.appended === 1)).toBe(true)
+  const attended = ways.map(({ nodes }) =>
+    nodes.flatMap(({ kernel }) => (kernel?.kind === 'attention' ? [kernel.result ?? 'attended'] : [])),
+  )
+  expect(attended.map(results => [...results].sort())).toEqual([
+    ['attended', 'byKeys', 'byQueries'],
+    ['attended', 'byKeys', 'byQueries', 'byValues', 'logSumExp'],
+  ])
   expect(products.nodes.filter(({ kernel }) => kernel?.kind === 'matmul' && kernel.epilogue).length).toBe(2)
   const scratch = scratched.nodes.flatMap(({ kernel }) =>
     kernel?.kind === 'attention' || kernel?.kind === 'conv' ? [kernel.workspace] : [],

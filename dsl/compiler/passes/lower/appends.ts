@@ -17,6 +17,9 @@ import { changed, withoutOperations } from '../../analysis/operations.js'
 /** Operations from an append to the attention, at most: they are looked through for each. */
 const mostBetween = 64
 
+/** Whether the attended values are all that it yields. */
+const isPlain = ({ result, logs }: AttentionSpec): boolean => result === undefined && logs === undefined
+
 const isDense = ({ offset, strides }: AttentionOperand, groups: number, keys: number, row: number): boolean =>
   offset === 0 && strides[0] === groups * keys * row && strides[1] === keys * row && strides[2] === row
 
@@ -40,7 +43,8 @@ class Appends {
       if (operation.kernel?.kind === 'append') {
         this.by.set(operation.writes[0]!, i)
         this.byRoot.set(this.root(operation.writes[0]!), i)
-      } else if (operation.kernel?.kind === 'attention') this.meet(i, operation, operation.kernel, isTurned)
+      } else if (operation.kernel?.kind === 'attention' && isPlain(operation.kernel))
+        this.meet(i, operation, operation.kernel, isTurned)
     })
   }
 
