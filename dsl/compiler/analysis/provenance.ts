@@ -4,7 +4,7 @@ import type { TensorSpec } from '../../ir/tensor.js'
 import type { BoundKernel } from '../../language/bound-kernel.js'
 import type { InitData } from '../../language/initial-value.js'
 import type { PlanWorkload } from '../../machine/simulate/plan-workload.js'
-import type { Change, Checked, Choice, Operation, Placed } from './ir.js'
+import type { Change, Choice, Operation, Placed } from './ir.js'
 import type { Settings } from './options.js'
 import type { Passed } from './pass.js'
 
@@ -167,8 +167,6 @@ export interface Provenance {
    * from what.
    */
   readonly compared?: { readonly ticks: Map<number, number>; workload?: PlanWorkload }
-  /** While modes are compared: the graph with the fused kernels that were taken. */
-  readonly fused?: Checked
   /** Where the plan's laws are not proved yet: proves them. */
   readonly prove?: () => Passed<Plan>
 }

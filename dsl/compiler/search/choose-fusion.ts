@@ -2,6 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { Plan } from '../../ir/plan.js'
 import { fullest } from '../analysis/device-of.js'
 import type { Checked } from '../analysis/ir.js'
+import type { Settings } from '../analysis/options.js'
 import { type Passed, pass } from '../analysis/pass.js'
 import { worth } from '../analysis/predict.js'
 import { type Fusion, provenanceOf, recordProvenance } from '../analysis/provenance.js'
@@ -10,12 +11,10 @@ import type { Effort } from '../passes/fuse/regions.js'
 import { type Fused, fuse as fuseKernels } from '../passes/fuse.js'
 import { latencyOf, mostSimulated, tickOf } from './choose-arenas.js'
 
-/** `fused`: the graph that was planned. It is kept for a plan in graph mode, which no large graph has. */
-const explained = (plan: Plan, fusion: Fusion, ir: Checked, fused?: Checked): Plan => {
+const explained = (plan: Plan, fusion: Fusion, ir: Checked): Plan => {
   const { memory } = ir.settings
   const provenance = provenanceOf(plan)!
-  const kept = fused === undefined || isLarge(ir) ? {} : { fused }
-  recordProvenance(plan, { ...provenance, ...kept, decisions: { ...provenance.decisions, memory, fusion } })
+  recordProvenance(plan, { ...provenance, decisions: { ...provenance.decisions, memory, fusion } })
   return plan
 }
 
@@ -32,21 +31,6 @@ const isLarge = ({ nodes }: Checked): boolean => nodes.length > mostSimulated
  * are simulated to compare them: of more, each of these takes longer than what it may find is worth.
  */
 export const mostCompared = 2 ** 11
-
-/**
- * Plans a graph in graph mode with the fused kernels of its eager plan, so that none is made there that fuses
- * nothing. Undefined where fusing is tried anew: of a small graph, and where the eager plan has no fused
- * kernels.
- */
-export const fusedAlike =
-  (planned: (ir: Checked) => Passed<Plan>) =>
-  (eager: Plan, ir: Checked): Passed<Plan> | undefined => {
-    const { fused, decisions } = provenanceOf(eager)!
-    if (ir.nodes.length <= mostCompared || fused === undefined) return undefined
-    return E.map((plan: Plan) => explained(plan, decisions.fusion!, ir))(
-      planned({ ...fused, settings: ir.settings }),
-    )
-  }
 
 const triesFew = (ir: Checked): boolean =>
   isLarge(ir) || (ir.settings.mode === 'graph' && ir.nodes.length > mostCompared)
@@ -84,47 +68,50 @@ const worse = (plan: Plan, plain: Plan, ir: Checked): string | undefined => {
     : undefined
 }
 
-const within = (ir: Checked, enough: Checked['settings']['enough']): Checked =>
-  enough === undefined ? ir : { ...ir, settings: { ...ir.settings, enough } }
-
 /**
  * Plans a fused graph. A plan that holds more than the one that fuses nothing may do so because of another
- * order or more lanes: it is planned anew within the bytes of that one. Of a plan whose first tick holds more
- * than it may no other tick is replayed.
+ * order or more lanes: unless the graph is large it is planned anew within the bytes of that one. The
+ * replay of a pool ends where it takes more than the plan that fuses nothing holds: in the first tick, and of
+ * a large graph in any.
  */
 const noLarger =
-  (planned: (ir: Checked) => Passed<Plan>) =>
-  (fused: Checked, plain: Passed<Plan>): Passed<Plan> => {
-    const { memory: asked, mode } = fused.settings
-    if (E.isLeft(plain) || asked !== 'fast') return planned(fused)
-    const { device, pinned } = plain.right.bound
-    const inFirst = (bytes: readonly number[]) =>
-      mode === 'eager' ? ({ bytes, in: 'first tick' } as const) : undefined
-    const plan = planned(within(fused, inFirst([...device, pinned])))
-    if (E.isLeft(plan)) return plan
-    const isLarger = plan.right.bound.device.some((bytes, d) => bytes > device[d]!)
-    if (!isLarger) return plan
-    const memory = fullest(plain.right.bound)
-    const again = within(fused, inFirst([...device.map(() => memory), Number.POSITIVE_INFINITY]))
-    const less = planned({ ...again, settings: { ...again.settings, memory } })
-    return E.isRight(less) ? less : plan
-  }
-
-/**
- * Plans a fused graph that is large. Where the replay of its pool comes to more than the plan holds that
- * fuses nothing it ends: in the first tick the plan is not taken, and later its bound is enforced.
- */
-const noneLarger =
-  (planned: (ir: Checked) => Passed<Plan>) =>
+  (planned: (ir: Checked) => Passed<Plan>, isLarge: boolean) =>
   (fused: Checked, plain: Passed<Plan>): Passed<Plan> => {
     if (E.isLeft(plain) || fused.settings.memory !== 'fast') return planned(fused)
-    const { device, pinned } = plain.right.bound
-    return planned(within(fused, { bytes: [...device, pinned], in: 'any tick' }))
+    const { bound } = plain.right
+    const { device, pinned } = bound
+    const inTick = isLarge ? 'any tick' : 'first tick'
+    const within = (bytes: readonly number[], memory: Settings['memory']): Checked => ({
+      ...fused,
+      settings: { ...fused.settings, memory, enough: { bytes, in: inTick } },
+    })
+    const plan = planned(within([...device, pinned], 'fast'))
+    if (isLarge || E.isLeft(plan) || plan.right.bound.device.every((bytes, d) => bytes <= device[d]!))
+      return plan
+    const memory = fullest(bound)
+    const less = planned(within([...device.map(() => memory), Number.POSITIVE_INFINITY], memory))
+    return E.isRight(less) ? less : plan
   }
 
 const fusing = pass('fuse', ({ ir, effort }: { readonly ir: Checked; readonly effort: Effort }) =>
   fuseKernels(effort)(ir),
 )
+
+type Fuse = (ir: Checked, effort: Effort) => Fused
+
+/**
+ * Fuses one graph for all modes and limits of memory, which change no kernel: each effort is made once, unless
+ * the graph is so large that no form of it is kept.
+ */
+const fusedOnce = (): Fuse => {
+  const known = new Map<Effort, { readonly from: Checked; readonly fused: Fused }>()
+  return (ir, effort) => {
+    if (isLarge(ir)) return fusing({ ir, effort })
+    const { from, fused } = known.get(effort) ?? { from: ir, fused: fusing({ ir, effort }) }
+    known.set(effort, { from, fused })
+    return { ...fused, ir: fused.ir === from ? ir : { ...fused.ir, settings: ir.settings } }
+  }
+}
 
 /** Operations of a graph up to which more than one way to fuse it is tried: each one costs a plan. */
 const mostRetried = 2 ** 16
@@ -133,13 +120,13 @@ const mostRetried = 2 ** 16
  * The graph with fused kernels, with less and less effort, each of which finds something else; of a large
  * graph the most and the least, or the most alone.
  */
-function* attempts(ir: Checked): Generator<Fused> {
+function* attempts(ir: Checked, fuse: Fuse): Generator<Fused> {
   const few = triesFew(ir)
   let differs: Fused['differs'] = { several: !few, free: !few }
   for (const effort of ['wide', 'several', 'free', 'lean'] as const) {
     if (effort !== 'wide' && ir.nodes.length > mostRetried) return
     if (effort !== 'wide' && effort !== 'lean' && !differs[effort]) continue
-    const fused = fusing({ ir, effort })
+    const fused = fuse(ir, effort)
     if (!few) differs = fused.differs
     yield fused
   }
@@ -159,22 +146,21 @@ type Chosen = {
 }
 
 /** The plan that is taken of the graph as it is and of those with fused kernels. */
-const chosen = (planned: (ir: Checked) => Passed<Plan>, ir: Checked): Chosen => {
+const chosen = (planned: (ir: Checked) => Passed<Plan>, fuse: Fuse, ir: Checked): Chosen => {
   const plain = planned(ir)
   const rejected: string[] = []
   const isSmall = ir.settings.memory === 'small'
-  const again = (triesFew(ir) ? noneLarger : noLarger)(planned)
+  const again = noLarger(planned, isLarge(ir))
   let least: Chosen & { readonly fusion?: Fused['fusion'] } = { plan: plain, of: ir }
   let last: Fused['fusion'] | undefined
-  for (const { ir: fused, fusion } of attempts(ir)) {
+  for (const { ir: fused, fusion } of attempts(ir, fuse)) {
     last = fusion
     const plan = fused === ir ? plain : again(fused, plain)
     const bytes = leastOf(plan)
     const isSame = Number.isFinite(bytes) && bytes === leastOf(plain) && least.fusion === undefined
     const against = E.isLeft(plan) || E.isLeft(plain) ? undefined : worse(plan.right, plain.right, ir)
     const isTaken = E.isRight(plan) && against === undefined && !isSmall
-    if (isTaken)
-      return { plan: E.right(explained(plan.right, { ...fusion, rejected }, ir, fused)), of: fused }
+    if (isTaken) return { plan: E.right(explained(plan.right, { ...fusion, rejected }, ir)), of: fused }
     const isLeast = bytes < leastOf(least.plan) || (isSame && against === undefined)
     if (isLeast) least = { plan, of: fused, fusion }
     if (against !== undefined && !(isLeast && isSmall) && !rejected.includes(against)) rejected.push(against)
@@ -192,16 +178,17 @@ const chosen = (planned: (ir: Checked) => Passed<Plan>, ir: Checked): Chosen => 
  * is tried without siblings in one kernel, then without kernels of several results, then what surely costs
  * neither, and if that is worse too, nothing is fused. With `memory: 'small'` the plan that holds least is
  * taken. Where none fits, `memory: 'small'` only chooses the graph: that graph is planned again with the
- * user's `memory`, and its error is returned.
+ * user's `memory`, and its error is returned. The function that it returns is for one graph, in all modes.
  */
-export const chooseFusion =
-  (planned: (ir: Checked) => Passed<Plan>) =>
-  (ir: Checked): Passed<Plan> => {
+export const chooseFusion = (planned: (ir: Checked) => Passed<Plan>): ((ir: Checked) => Passed<Plan>) => {
+  const fused = fusedOnce()
+  return ir => {
     const { settings } = ir
     const { fuse = ir.nodes.length <= mostByDefault } = settings
     if (!fuse) return planned(ir)
-    const { plan } = chosen(planned, ir)
+    const { plan } = chosen(planned, fused, ir)
     if (E.isRight(plan) || plan.left[0]._tag !== 'OverBudget') return plan
-    const smallest = chosen(planned, { ...ir, settings: { ...settings, memory: 'small' } })
+    const smallest = chosen(planned, fused, { ...ir, settings: { ...settings, memory: 'small' } })
     return planned({ ...smallest.of, settings })
   }
+}

@@ -9,7 +9,7 @@ import type { Passed } from '../analysis/pass.js'
 import { worth } from '../analysis/predict.js'
 import { type Modes, provenanceOf, recordProvenance } from '../analysis/provenance.js'
 import { cheap, mostSimulated, tickOf } from './choose-arenas.js'
-import { chooseFusion, fusedAlike, leastOf } from './choose-fusion.js'
+import { chooseFusion, leastOf } from './choose-fusion.js'
 
 /**
  * Where the program does not say `memory`, graph mode may hold so many bytes more than eager mode, if they
@@ -99,10 +99,8 @@ export const chooseMode =
     if (settings.mode !== 'auto') return planned(ir)
     const eager = planned({ ...ir, settings: { ...settings, mode: 'eager' } })
     if (ir.nodes.length > mostSimulated) return eager
-    const inGraphs = (memory: Settings['memory']): Passed<Plan> => {
-      const graph = { ...ir, settings: { ...settings, mode: 'graph', storage: 'planned', memory } } as const
-      return (E.isRight(eager) ? fusedAlike(lowered)(eager.right, graph) : undefined) ?? planned(graph)
-    }
+    const inGraphs = (memory: Settings['memory']): Passed<Plan> =>
+      planned({ ...ir, settings: { ...settings, mode: 'graph', storage: 'planned', memory } })
     const graph = inGraphs(settings.memory)
     if (E.isLeft(eager) && E.isLeft(graph)) return leastOf(graph) < leastOf(eager) ? graph : eager
     if (E.isLeft(eager) || E.isLeft(graph)) return E.isLeft(eager) ? graph : eager
