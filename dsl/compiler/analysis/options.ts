@@ -1,5 +1,6 @@
 import type { CompileError } from '../../ir/graph.js'
 import { limits } from '../../ir/limits.js'
+import type { BoundKind } from '../../ir/plan.js'
 import { show } from '../../ir/show.js'
 import { h200 } from '../../machine/h200.js'
 import { machineOf } from '../../machine/load.js'
@@ -27,9 +28,13 @@ export interface Settings {
   readonly memoryIsGiven: boolean
   /**
    * By device, then of pinned memory: bytes beyond which a plan is not taken, so that its bound need not be
-   * known. No option: see `search/choose-fusion.ts`.
+   * known. `kind`: that of the bound which they are. No option: see `search/choose-fusion.ts`.
    */
-  readonly enough?: { readonly bytes: readonly number[]; readonly in: 'first tick' | 'any tick' }
+  readonly enough?: {
+    readonly bytes: readonly number[]
+    readonly kind: BoundKind | undefined
+    readonly in: 'first tick' | 'any tick'
+  }
   readonly storage: 'pooled' | 'planned'
   readonly mode: 'eager' | 'graph' | 'auto'
   /** Undefined: unless the graph is very large, see `search/choose-fusion.ts`. */

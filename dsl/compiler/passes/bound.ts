@@ -72,7 +72,8 @@ const poolOf = (
  *
  *   absent    a small plan, of which L6 drops the waits one by one: the larger of what the session's pool
  *             takes, and L9's count of bytes. That count reaches its steady state later than the pool, and
- *             holds more on the way. Where that is too far away, the next one
+ *             holds more on the way. Where that is too far away, or under `settings.enough` of another kind, the
+ *             next one
  *   exact     what the session's pool takes, where its steady state is near enough to be replayed
  *   enforced  what the pool takes in one tick on an idle device
  */
@@ -81,7 +82,8 @@ const heldBy = (ir: Lifetimes): Held =>
     const outline = outlineOf(ir)
     const flat = flatCommandsOf(outline)!
     const table = commandTableOf(outline, allocator)
-    const isCounted = flat.commands <= exactCommands
+    const { enough } = ir.settings
+    const isCounted = flat.commands <= exactCommands && (enough === undefined || enough.kind === undefined)
     const releases = isCounted ? 'accesses and uses' : 'uses'
     const traces = pass('trace', () => tracesOf(table, { allocator, releases }))(ir)
     const pool = pass('pool', () => poolOf(ir, table, traces, isCounted))(ir)

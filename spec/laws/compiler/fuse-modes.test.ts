@@ -72,3 +72,27 @@ describe('graph mode is fused as `auto` fuses it, and holds no more than without
     expect(kernelsOf(fused!)).toBeLessThan(kernelsOf(plain!) / 2)
   })
 })
+
+describe('eager mode, of graphs of hundreds of operations and more', () => {
+  test('a fused plan holds no more, by a bound of the same kind', () => {
+    fc.assert(
+      fc.property(large(700, 2000), made => {
+        const [fused, plain] = [true, false].map(fuse =>
+          planned(graphOf(made), { inFlight: made.inFlight, mode: 'eager', fuse }),
+        )
+        expect(heldBy(fused!)).toBeLessThanOrEqual(heldBy(plain!))
+        // Only a plan of few commands has a bound that L9's count of bytes is in.
+        if (plain!.boundKind !== undefined) expect(fused!.boundKind).toBeDefined()
+      }),
+      { numRuns: runs(10) },
+    )
+  })
+
+  // Its pool comes to less, and L9's count of bytes to more, than the pool of the plan that fuses nothing.
+  test('a fused plan is not given up for bytes that are counted otherwise', () => {
+    const [fused, plain] = [true, false].map(fuse =>
+      planned(largeGraph('cholesky', 2400, 2), { inFlight: 2, mode: 'eager', fuse }),
+    )
+    expect(kernelsOf(fused!)).toBeLessThan(kernelsOf(plain!))
+  })
+})
