@@ -119,12 +119,12 @@ class Search {
   }
 
   /**
-   * The least memory that is found: of a small graph no more than the shortest tick holds, since the program
-   * may make a value long before it is read.
+   * The least memory that is found, no more than the shortest tick holds: the program may make a value long
+   * before it is read.
    */
   small(): Passed<Evaluated> {
     const frugal = this.frugal()
-    if (E.isLeft(frugal) || this.large) return frugal
+    if (E.isLeft(frugal)) return frugal
     const fast = this.fast()
     return isSmaller(fast, frugal.right) ? fast : frugal
   }

@@ -96,3 +96,23 @@ describe('eager mode, of graphs of hundreds of operations and more', () => {
     expect(kernelsOf(fused!)).toBeLessThan(kernelsOf(plain!))
   })
 })
+
+describe.each(['eager', 'graph'] as const)('small holds no more than fast and the default, %s', mode => {
+  test('of graphs of hundreds of operations', () => {
+    fc.assert(
+      fc.property(large(260, 700), fc.boolean(), (made, fuse) => {
+        const [small, ...others] = (['small', 'fast', undefined] as const).map(memory =>
+          planned(graphOf(made), {
+            ...{ inFlight: made.inFlight, mode, fuse },
+            ...(memory === undefined ? {} : { memory }),
+          }),
+        )
+        for (const other of others) expect(heldBy(small!)).toBeLessThanOrEqual(heldBy(other))
+      }),
+      {
+        numRuns: runs(8),
+        examples: [[{ shape: 'cholesky', nodes: 400, lanes: 8, inFlight: 3 }, false]],
+      },
+    )
+  })
+})
