@@ -252,7 +252,7 @@ const mapBytes = ({ shape, operands, results }: MapSpec, movedBytes: number): nu
   const all = [...operands, ...results].map(({ dtype }) => elementBytes[dtype])
   if (Math.min(...all) >= 4) return movedBytes
   const wide =
-    results.filter(({ dtype }) => elementBytes[dtype] >= 4).length +
+    results.filter(({ dtype, row }) => elementBytes[dtype] >= 4 && row !== true).length +
     operands.filter(isWideAndWhole(shape, operands)).length
   return movedBytes + Math.min(movedBytes, 4 * wide * elements(shape)) * (widened - 1)
 }
