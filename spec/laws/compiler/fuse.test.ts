@@ -360,6 +360,27 @@ describe('fuse', () => {
     expect(kernelsOf(fused(made as never))).toEqual(['fused', 'matmul', 'fused'])
   })
 
+  test('makes one kernel of a norm whose statistics something later reads', () => {
+    const made = graph(square, ({ x }) => {
+      const u = x.pipe(upload())
+      const mean = u.pipe(sum({ axis: 1, keepDims: true }), mul(1 / 64))
+      const y = u.pipe(sub(mean), exp())
+      const product = y.pipe(matmul(param('w', matrix)))
+      return { y: product.pipe(mul(mean), download()) }
+    })
+    const plan = fused(made as never)
+    expect(kernelsOf(plan)).toEqual(['fused', 'matmul', 'mul'])
+    expect(plan.nodes[1]!.kernel).toMatchObject({ results: [{ dtype: 'f32' }, { dtype: 'f32', row: true }] })
+  })
+
+  test('leaves what is stored anyway to the kernel with its rows, not to a sum of its columns', () => {
+    const made = graph(square, ({ x }) => {
+      const y = x.pipe(upload(), softmax())
+      return { y: y.pipe(download()), columns: y.pipe(sum(0), download()) }
+    })
+    expect(kernelsOf(fused(made as never))).toEqual(['fused', 'sum'])
+  })
+
   test('computes a value with several readers of one kernel once', () => {
     const made = graph(square, ({ x }) => {
       const e = x.pipe(upload(), exp())

@@ -113,6 +113,8 @@ const noReader = -1
 /** A region reads the node in several orders of its elements, so that it cannot be in one. */
 const elsewhere = -2
 
+const isEqualRows = (a: RowsOf, b: RowsOf): boolean => a.length === b.length && a.inner === b.inner
+
 /** The elements of a member's value. */
 const kernelElements = ({ kernel, length }: Elementwise): number => sizeOf(kernel.shape) / Math.max(1, length)
 
@@ -324,6 +326,24 @@ export class Regions {
     return rows
   }
 
+  /**
+   * The region with the rows that a node needs in it: those that a reduction has; and those of the reductions
+   * that a result is made of, if it is one number of each row.
+   */
+  private rowsFor(
+    { id }: GraphNode,
+    own: Elementwise,
+    region: Region,
+    isResult: boolean,
+  ): Region | undefined {
+    const access = this.access[id]!
+    if (own.length > 0) return this.withRows(region, own, access)
+    const made = this.values.rows[id]
+    if (!isResult || region.length > 0 || made === undefined) return region
+    const over = refined(access, region.shape)
+    return over !== undefined && repeatsAlongRow(over, made) ? this.withRows(region, made, access) : region
+  }
+
   /** Counts the cost of all members anew. */
   countAll(region: Region): void {
     region.slots = 0
@@ -348,9 +368,14 @@ export class Regions {
   /** Joins a node to the region that reads it, or says why not. */
   private join(node: GraphNode, own: Elementwise, region: Region, number: number): WhyStored | undefined {
     const { id } = node
+    const { values } = this
     const apart = this.isApart(node, own, region)
     if (apart !== undefined) return apart
-    const rows = own.length > 0 ? this.withRows(region, own, this.access[id]!) : region
+    const isResult = this.stored[id] === 1
+    const made = values.rows[id]
+    // What is stored anyway is left to a kernel with the rows of what it is made of.
+    if (isResult && made !== undefined && region.length > 0 && !isEqualRows(region, made)) return 'other rows'
+    const rows = this.rowsFor(node, own, region, isResult)
     if (rows === undefined) return 'other rows'
     const inside = this.inside(rows, own, this.access[id]!)
     // A row is one dimension of the kernel.
@@ -370,7 +395,6 @@ export class Regions {
     const bytes = inside === own.inside ? own.bytes : bytesOf(own.kernel, inside.operands)
     const read = this.over(rows, this.access[id]!)!
     const joined: Region = { ...rows, shape: inside.shape }
-    const isResult = this.stored[id] === 1
     if (isResult) {
       const first = this.reader[id] === number ? this.outer[id]! : Math.min(this.inner[id]!, this.outer[id]!)
       const refusal = this.isNoResult(rows, read, kernelElements(own), first)

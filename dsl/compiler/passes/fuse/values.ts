@@ -10,7 +10,15 @@ import type { Checked } from '../../analysis/ir.js'
 import { donatedReads, isView, operatorOf } from '../../analysis/operators.js'
 import type { OwnKernel, WhyStored } from '../../analysis/provenance.js'
 import { takesMemory } from '../../analysis/taken-memory.js'
-import { type Access, alongRow, type Composed, inOrder, reachedBy, withoutRow } from './access.js'
+import {
+  type Access,
+  alongRow,
+  type Composed,
+  inOrder,
+  type RowsOf,
+  reachedBy,
+  withoutRow,
+} from './access.js'
 import { inFloats, largest, type Range, wholeNumbers } from './whole-numbers.js'
 
 /** The bytes of each operand of a kernel that these accesses reach. */
@@ -215,6 +223,11 @@ export class Values {
   readonly end: Float64Array
   /** By node: bytes that its memory adds to those that are held anyway. */
   readonly bytes: Float64Array
+  /**
+   * By node: the rows of the reductions that it is made of, where between it and them only operations are that
+   * one kernel may have.
+   */
+  readonly rows: (RowsOf | undefined)[]
   /** By node, of whole numbers: how large they can be. */
   private readonly ranges: Range[]
   /** Nodes whose kernel of i32 yields the same in f32. */
@@ -232,6 +245,7 @@ export class Values {
     this.viewFrom = new Float64Array(nodes.length).fill(-1)
     this.end = new Float64Array(nodes.length)
     this.bytes = new Float64Array(nodes.length)
+    this.rows = new Array(nodes.length)
     this.ranges = new Array(nodes.length)
     const changed = changedMemory(ir)
     for (const node of nodes) {
@@ -240,6 +254,7 @@ export class Values {
       let ready = 0
       if (node.op !== 'delay') for (const input of inputs) ready = Math.max(ready, this.end[input]!)
       this.end[id] = ready + time
+      this.rows[id] = this.rowsOf(node)
     }
     if (this.eithers.length > 0) this.joinFloats()
   }
@@ -249,6 +264,14 @@ export class Values {
     const { inputs } = this.ir.nodes[id]!
     const given = this.elementwise[id]!.given
     return given === undefined ? inputs : given.map(i => (i === anIndex ? anIndex : inputs[i]!))
+  }
+
+  private rowsOf({ id, inputs }: GraphNode): RowsOf | undefined {
+    const own = this.elementwise[id]
+    if (own !== undefined && own.length > 0) return own
+    if (own?.isIndexed === true || (own === undefined && this.viewFrom[id]! < 0)) return undefined
+    for (const input of inputs) if (this.rows[input] !== undefined) return this.rows[input]
+    return undefined
   }
 
   /** When everything that a node reads is there. */
