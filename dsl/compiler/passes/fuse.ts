@@ -8,6 +8,7 @@ import { mostListed, storedBetween } from './fuse/edges.js'
 import { withEpilogues } from './fuse/epilogues.js'
 import { FusedKernels } from './fuse/kernel.js'
 import { type Effort, type Region, Regions } from './fuse/regions.js'
+import { repeated, timeOfAll } from './fuse/repeated.js'
 import { joinSiblings } from './fuse/siblings.js'
 import { withStridedReads } from './fuse/strided-reads.js'
 
@@ -34,20 +35,41 @@ import { withStridedReads } from './fuse/strided-reads.js'
 // of another kind, `keep()` or `after()` reads it, and where something is gathered from it, or by it. It is not
 // where others only come after it.
 
+/** Regions of a graph, and how many became part of another one that reads the same. */
+interface Found {
+  readonly ir: Checked
+  readonly regions: Regions
+  readonly siblings: number
+}
+
+const regionsOf = (ir: Checked, effort: Effort): Found => {
+  const regions = new Regions(ir, effort)
+  return { ir, regions, siblings: effort === 'wide' ? joinSiblings(ir, regions) : 0 }
+}
+
+/** The same where values are computed again rather than read, if all regions take less time then. */
+const withRepeated = (found: Found): Found => {
+  const again = repeated(found.ir, found.regions)
+  if (again === undefined) return found
+  const then = regionsOf(again, 'wide')
+  return timeOfAll(again, then.regions) < timeOfAll(found.ir, found.regions) ? then : found
+}
+
 class Fusing {
+  private readonly ir: Checked
   private readonly regions: Regions
   private readonly fused: FusedKernels
-  /** Regions that became part of another one that reads the same. */
-  readonly siblings: number
+  /** Whether regions were joined, or compute something again, because of what they read. */
+  readonly isWide: boolean
   readonly fusion: { regions: Fusion['regions'][number][]; kernels: number }
 
-  constructor(
-    private readonly ir: Checked,
-    effort: Effort,
-  ) {
-    this.regions = new Regions(ir, effort)
-    this.fused = new FusedKernels(this.regions, ir)
-    this.siblings = effort === 'wide' ? joinSiblings(ir, this.regions) : 0
+  constructor(ir: Checked, effort: Effort) {
+    const found = regionsOf(ir, effort)
+    const { ir: taken, regions, siblings } = effort === 'wide' ? withRepeated(found) : found
+    this.ir = taken
+    this.regions = regions
+    this.fused = new FusedKernels(regions, taken)
+    this.isWide = siblings > 0 || taken !== ir
     this.fusion = { regions: [], kernels: 0 }
   }
 
@@ -204,6 +226,6 @@ export const fuse =
     return {
       ir: joinsAppends ? { ...rewritten, joinsAppends } : rewritten,
       fusion,
-      differs: { several: fusing.siblings > 0, free: fusing.hasSeveral },
+      differs: { several: fusing.isWide, free: fusing.hasSeveral },
     }
   }

@@ -50,6 +50,7 @@ import {
   rmsNorm,
   scan,
   softmax,
+  state,
   sub,
   sum,
   tensor,
@@ -379,6 +380,64 @@ describe('fuse', () => {
       return { y: y.pipe(download()), columns: y.pipe(sum(0), download()) }
     })
     expect(kernelsOf(fused(made as never))).toEqual(['fused', 'sum'])
+  })
+
+  describe('computes again what several kernels read', () => {
+    // So many columns that their sums are not made of parts.
+    const narrow = { x: tensor('bf16', [256, 65536]) }
+    const bytesOf = (plan: Plan): number =>
+      plan.nodes.reduce((sum, { op, movedBytes = 0 }) => (op === 'download' ? sum : sum + movedBytes), 0)
+
+    test('a cast, for rows and for columns', () => {
+      const made = graph(narrow, ({ x }) => {
+        const wide = x.pipe(upload(), cast('f32'))
+        return {
+          rows: wide.pipe(softmax(), cast('bf16'), download()),
+          columns: wide.pipe(exp(), sum(0), download()),
+        }
+      })
+      const plan = orThrow(compile(made)) as Plan
+      expect(verify(plan)).toEqual([])
+      expect(
+        plan.buffers.filter(({ space, bytes }) => space === 'device' && bytes > 2 * 256 * 65536),
+      ).toEqual([])
+      expect(explain(plan)).toContain('.cast')
+      const apart = orThrow(compile(made, { fuse: false })) as Plan
+      expect(3 * bytesOf(plan)).toBeLessThan(bytesOf(apart))
+    })
+
+    test('not what takes more bytes to read', () => {
+      const made = graph({ ...narrow, z: narrow.x }, ({ x, z }) => {
+        const both = x.pipe(upload()).pipe(add(z.pipe(upload())))
+        return { rows: both.pipe(softmax(), download()), columns: both.pipe(sum(0), download()) }
+      })
+      expect(explain(orThrow(compile(made)))).not.toContain('.add')
+    })
+
+    test('not for a reader of another kind, for which it is stored anyway', () => {
+      const made = graph(narrow, ({ x }) => {
+        const wide = x.pipe(upload(), cast('f32'))
+        return {
+          rows: wide.pipe(softmax(), cast('bf16'), download()),
+          columns: wide.pipe(exp(), sum(0), download()),
+          running: wide.pipe(cumsum({ axis: 0 }), sum(1), download()),
+        }
+      })
+      expect(explain(orThrow(compile(made)))).not.toContain('.cast')
+    })
+
+    test('not of a state that is changed in its memory before', () => {
+      const made = graph({}, () => {
+        const s = state({ w: narrow.x })
+        const wide = s.w.pipe(cast('f32'))
+        const rows = wide.pipe(softmax(), cast('bf16'), download())
+        s.next({ w: s.w.pipe(mul(2)) })
+        return { rows, columns: wide.pipe(exp(), sum(0), download()) }
+      })
+      const plan = orThrow(compile(made)) as Plan
+      expect(explain(plan)).not.toContain('.cast')
+      expect(plan.nodes.map(({ op }) => op)).not.toContain('store')
+    })
   })
 
   test('computes a value with several readers of one kernel once', () => {
