@@ -20,6 +20,7 @@ import {
   parsePlan,
   scan,
   state,
+  sum,
   tensor,
   toJSON,
   upload,
@@ -341,6 +342,44 @@ describe.each(present)('between two ticks on %s', device => {
     const wrote = weighted.params.write('w', four)
     await weighted.close()
     expect(await wrote).toBe(0)
+  })
+
+  it.each([
+    [96, 64],
+    [3, 5],
+    [40, 3000],
+    [3000, 40],
+  ])('14 adds sums of rows and of columns to states in their memory, of %i × %i', async (length, width) => {
+    const made = graph('totals', { x: tensor('f32', [length, width]) }, ({ x }) => {
+      const value = x.pipe(upload())
+      const s = state(
+        { rows: tensor('f32', [length]), columns: tensor('f32', [width]) },
+        { rows: 1, columns: 2 },
+      )
+      s.next({
+        rows: s.rows.pipe(add(value.pipe(sum(1)))),
+        columns: s.columns.pipe(add(value.pipe(mul(3), sum(0)))),
+      })
+      return { y: value.pipe(mul(5), sum(), download()) }
+    })
+    const session = kept(await opened(made as never, device, {})) as unknown as Session
+    const kernels = session.plan.nodes.map(({ op }) => op)
+    expect(kernels).not.toContain('store')
+    const ticks = 5
+    const values = Array.from({ length: ticks }, (_, t) =>
+      Float32Array.from({ length: length * width }, (_, i) => ((i * 7 + t * 3) % 11) - 5),
+    )
+    await session.run({ x: pulled(values) } as never).forEach(lease => {
+      using _held = lease as unknown as Disposable
+    })
+    const [rows, columns] = [new Float32Array(length).fill(1), new Float32Array(width).fill(2)]
+    for (const x of values)
+      x.forEach((each, i) => {
+        rows[Math.floor(i / width)]! += each
+        columns[i % width]! += 3 * each
+      })
+    expect(await session.state.read('rows')).toEqual(rows)
+    expect(await session.state.read('columns')).toEqual(columns)
   })
 
   it('13 ends a write whose function has not ended when it closes', async () => {

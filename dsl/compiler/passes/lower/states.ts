@@ -1,5 +1,6 @@
 import type { GraphNode } from '../../../ir/graph.js'
 import type { KernelSpec } from '../../../ir/kernel-spec.js'
+import { isRowReduction, rowAxis } from '../../../ir/map-rows.js'
 import { elementBytes } from '../../../ir/tensor.js'
 import type { Change, CopiedFor, Operation } from '../../analysis/ir.js'
 import { donatesBackwards } from '../../analysis/taken-memory.js'
@@ -21,20 +22,22 @@ interface Touch {
 /**
  * Whether a map kernel may write its result over this operand: at each point it reads the element at the
  * place that it writes, and both element types have one size. A kernel that reduces rows reads other elements
- * too, after some are written.
+ * too, after some are written; but not where the result and the operand are numbers of the same row. Then all
+ * threads of a row read the operand, and only what the one that writes has read is written.
  */
 const readsInPlace = (kernel: KernelSpec | undefined, operand: number): boolean => {
   if (kernel?.kind !== 'map' || kernel.results.length !== 1) return false
-  if (kernel.code.some(([op]) => op.startsWith('row'))) return false
-  const { dtype, offset, strides, indexed } = kernel.operands[operand]!
+  const { shape, operands, results } = kernel
+  const isRow = results[0]!.row === true
+  if (!isRow && kernel.code.some(isRowReduction)) return false
+  const { dtype, offset, strides, indexed } = operands[operand]!
+  const along = isRow ? rowAxis(kernel) : -1
   let dense = 1
-  for (let d = kernel.shape.length - 1; d >= 0; d--) {
-    if (kernel.shape[d] !== 1 && strides[d] !== dense) return false
-    dense *= kernel.shape[d]!
+  for (let d = shape.length - 1; d >= 0; d--) {
+    if (shape[d] !== 1 && strides[d] !== (d === along ? 0 : dense)) return false
+    if (d !== along) dense *= shape[d]!
   }
-  return (
-    indexed === undefined && offset === 0 && elementBytes[dtype] === elementBytes[kernel.results[0]!.dtype]
-  )
+  return indexed === undefined && offset === 0 && elementBytes[dtype] === elementBytes[results[0]!.dtype]
 }
 
 type Decided = { readonly maker: number } | { readonly copied: CopiedFor; readonly reader?: number }
