@@ -31,9 +31,10 @@ import { withStridedReads } from './fuse/strided-reads.js'
 // After this pass an elementwise value, a gather, or a reduction along any axis, is computed in the kernel of
 // its readers where these are one kernel, on the same lane and device, at the same rate, and one kernel takes
 // no longer than two; and two such kernels that read the same are one, with several results
-// (fuse/siblings.ts). Other nodes are unchanged. A value is stored in memory where an output, a state, a node
-// of another kind, `keep()` or `after()` reads it, and where something is gathered from it, or by it. It is not
-// where others only come after it.
+// (fuse/siblings.ts). An elementwise value that only such kernels read is computed in each of them where that
+// takes less time (fuse/repeated.ts). Other nodes are unchanged. A value is stored in memory where an output, a
+// state, a node of another kind, `keep()` or `after()` reads it, and where something is gathered from it, or by
+// it. It is not where others only come after it.
 
 /** Regions of a graph, and how many became part of another one that reads the same. */
 interface Found {
@@ -181,7 +182,7 @@ class Fusing {
   }
 
   /** Why other values that kernels read are stored. */
-  apart(products: ReadonlyMap<number, WhyStored>): Fusion['apart'] {
+  apart(products: ReadonlyMap<string, WhyStored>): Fusion['apart'] {
     return storedBetween(this.ir, this.regions, products)
   }
 }

@@ -69,18 +69,18 @@ const byView = ({ nodes }: Checked, { viewFrom }: Values, { views }: Edge): WhyS
 }
 
 /**
- * The values that are stored between the kernels of a graph. `products`: by node, why a product takes no more
+ * The values that are stored between the kernels of a graph. `products`: by name, why a product takes no more
  * in.
  */
 export const storedBetween = (
   ir: Checked,
   regions: Regions,
-  products: ReadonlyMap<number, WhyStored>,
+  products: ReadonlyMap<string, WhyStored>,
 ): readonly Stored[] => {
   const { of, refused, values } = regions
   const why = (edge: Edge): WhyStored => {
     const { value, reader } = edge
-    const product = products.get(value)
+    const product = products.get(ir.nodes[value]!.name)
     if (product === 'read by several' && values.apart[reader] !== undefined) return byReader(values, reader)
     const known = product ?? byKind(values, edge) ?? byView(ir, values, edge)
     if (known !== undefined) return known

@@ -248,14 +248,15 @@ const nodeOf = ({ nodes, specs }: Checked, chain: Chain): GraphNode => {
 interface WithEpilogues {
   readonly ir: Checked
   readonly regions: Fusion['regions']
-  /** By node that is a value of a product's kernel: why that does not compute what reads the value. */
-  readonly apart: ReadonlyMap<number, WhyStored>
+  /** By name of a value of a product's kernel: why that does not compute what reads the value. */
+  readonly apart: ReadonlyMap<string, WhyStored>
 }
 
 /** The graph whose products compute what follows them. */
 export const withEpilogues = (ir: Checked, effort: Effort): WithEpilogues => {
   if (!ir.nodes.some(({ op }) => op === 'matmul')) return { ir, regions: [], apart: new Map() }
-  const { chains, apart } = new Epilogues(ir, effort)
+  const { chains, apart: found } = new Epilogues(ir, effort)
+  const apart = new Map([...found].map(([id, why]) => [ir.nodes[id]!.name, why]))
   if (chains.length === 0) return { ir, regions: [], apart }
   const inner = new Set<number>()
   const made = new Map<number, GraphNode>()
@@ -281,6 +282,6 @@ export const withEpilogues = (ir: Checked, effort: Effort): WithEpilogues => {
   return {
     ir: rewritten(ir, order, id => made.get(id) ?? ir.nodes[id]!),
     regions,
-    apart: new Map(order.flatMap((id, at) => (apart.has(id) ? [[at, apart.get(id)!] as const] : []))),
+    apart,
   }
 }

@@ -11,10 +11,10 @@ import { changedMemory } from './values.js'
 //   a = cast(x) · y = a / sum(a) of each row · z = sum(a · b) of each column, two regions, and a is stored
 //   → a' = cast(x) · y = a' / sum(a') · a" = cast(x) · z = sum(a" · b): two regions that read x
 //
-// After this step an elementwise value that one region makes and only others read is computed again in each of
-// these, where all kernels together are predicted to take less time for it, and no more memory is held: what the
-// value is made of is in memory then anyway, or takes no more bytes than the value, which is not stored any
-// more. No reduction is done again.
+// After this step an elementwise value that one region makes and only regions read is computed again in each
+// of the others, where all kernels together are predicted to take less time for it and no more memory is held:
+// what the value is made of is in memory then anyway, or takes no more bytes than the value, which is not
+// stored any more. No reduction is done again.
 
 /** Values that a region computes again for the sake of one, at most. */
 const mostRepeated = 16
