@@ -129,16 +129,15 @@ describe.each(present)('gradients of attention on %s', device => {
   const expectMeant = async (one: Case) => {
     const sample = made(one)
     const wanted = await meantOf(sample)
-    for (const mode of ['eager', 'graph'] as const)
-      expect(
-        mismatch(sample, wanted, await ran(sample.graph, device, sample.feeds, { compile: { mode } })),
-      ).toBeUndefined()
+    const mode = one.queries % 2 === 0 ? 'eager' : 'graph'
+    const got = await ran(sample.graph, device, sample.feeds, { compile: { mode, fuse: one.keys % 3 > 0 } })
+    expect(mismatch(sample, wanted, got)).toBeUndefined()
   }
 
   it('are what they mean', { timeout: 120_000 }, async () => {
     await fc.assert(
       fc.asyncProperty(cases, one => expectMeant(seeing(one))),
-      { numRuns: runs(40) },
+      { numRuns: runs(30) },
     )
   })
 

@@ -527,7 +527,7 @@ void attentionSource(const KernelSpec& spec, int architecture, int multiprocesso
   if (one.appended > 0)
     for (const AttentionOperand* operand : {&one.k, &one.v}) pointer(operand->offset * bytes, 16);
   source->count = spec.batch * one.resultHeads() * one.resultRows();
-  source->wide = true;
+  source->wide = !isSmallAttention(spec);
 }
 
 }  // namespace braid::cuda

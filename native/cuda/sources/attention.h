@@ -9,6 +9,8 @@ namespace braid::cuda {
 // What the text of every kernel of attention begins with: types, sizes, strides, PARAMETERS, and which keys a
 // query sees.
 std::string attentionText(const KernelSpec& spec);
+// Whether 32 bits can index every operand, also a tile beyond its end.
+bool isSmallAttention(const KernelSpec& spec);
 // Whether rows of 16-byte accesses stay aligned, where the pointers are.
 bool isWideAttention(const KernelSpec& spec);
 // Whether the kernels on tensor cores have these sizes and this type.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 
 #include "cuda/sources/attention.h"
 #include "cuda/sources/map_code.h"
@@ -42,7 +43,7 @@ std::string hexFloat(double value) {
 
 std::string constants(const KernelSpec& spec) {
   const AttentionSpec& one = spec.attention;
-  std::string text = "typedef long long Index;\n";
+  std::string text = isSmallAttention(spec) ? "typedef int Index;\n" : "typedef long long Index;\n";
   text += "typedef " + std::string(cudaTypeName(spec.input)) + " T;\n";
   text += "typedef " + std::string(cudaTypeName(one.masked ? one.maskType : DType::u8)) + " M;\n";
   text += "typedef " + std::string(cudaTypeName(one.resultType(spec.input))) + " R;\n";
@@ -90,6 +91,20 @@ std::string constants(const KernelSpec& spec) {
 
 std::string attentionText(const KernelSpec& spec) {
   return kPrelude + attention::constants(spec) + attention::kCommon;
+}
+
+bool isSmallAttention(const KernelSpec& spec) {
+  const AttentionSpec& one = spec.attention;
+  const std::int64_t ends[] = {one.q.end(spec.batch, one.heads, one.queries, one.size),
+                               one.k.end(spec.batch, one.groups, one.keys, one.size),
+                               one.v.end(spec.batch, one.groups, one.keys, one.valueSize),
+                               one.dy.end(spec.batch, one.heads, one.queries, one.valueSize),
+                               one.dv.end(spec.batch, one.groups, one.keys, one.valueSize),
+                               one.resultEnd(spec.batch),
+                               one.maskEnd(spec.batch),
+                               spec.batch * one.heads * one.queries};
+  // The position of rows that are appended is any number of 32 bits.
+  return one.appended == 0 && *std::max_element(std::begin(ends), std::end(ends)) <= INT32_MAX / 2;
 }
 
 bool isWideAttention(const KernelSpec& spec) {

@@ -254,8 +254,8 @@ class Emulation {
       main_ += "    std::vector<char> " + entry + "(" + std::to_string(bytes) +
                " + 64);\n    p.push_back(aligned(" + entry + "));\n";
       if (more > 0)
-        main_ += "    std::vector<char> more(" + std::to_string(more) +
-                 " + 64);\n    p.push_back(aligned(more));\n";
+        main_ += "    std::vector<char> more_" + entry + "(" + std::to_string(more) +
+                 " + 64);\n    p.push_back(aligned(more_" + entry + "));\n";
       for (const std::size_t r : changed) {
         const std::string which = std::to_string(r);
         main_ += "    files[" + which + "] = fileOf(\"" + (folder_ / (name + "-" + which)).string() +
@@ -267,7 +267,7 @@ class Emulation {
                std::to_string(variant.block) + ", " + name + "::clusterSize);\n    toFile(\"" +
                pathOf(name, entry) + "\", aligned(" + entry + "), " + std::to_string(bytes) + ");\n";
       if (more > 0)
-        main_ += "    toFile(\"" + pathOf(name, entry + "-more") + "\", aligned(more), " +
+        main_ += "    toFile(\"" + pathOf(name, entry + "-more") + "\", aligned(more_" + entry + "), " +
                  std::to_string(more) + ");\n";
       for (const std::size_t r : changed)
         main_ += "    toFile(\"" + pathOf(name, entry + "-" + std::to_string(r)) + "\", aligned(files[" +
