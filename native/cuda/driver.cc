@@ -287,7 +287,8 @@ Status CudaDriver::fill(const NodeParams& fill, Stream stream) {
 }
 
 Multiprocessors CudaDriver::multiprocessors() const {
-  return {info_.multiprocessors, static_cast<std::size_t>(context_->attribute(kSharedPerBlockOptIn))};
+  return {info_.multiprocessors, static_cast<std::size_t>(context_->attribute(kSharedPerBlockOptIn)),
+          context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor)};
 }
 
 Status CudaDriver::prepareSource(const KernelSource& source, std::size_t readCount, const char* title,
@@ -315,16 +316,14 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
     }
     case KernelSpec::Kind::attention: {
       KernelSource source;
-      const int architecture = context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor);
-      attentionSource(spec, architecture, info_.multiprocessors, &source);
+      attentionSource(spec, multiprocessors().architecture, info_.multiprocessors, &source);
       const Status status = prepareSource(source, spec.attention.reads(), "attention", kernel);
       if (status == Status::ok) cudnn_->improve(kCudnnAttention, spec, source.text, kernel);
       return status;
     }
     case KernelSpec::Kind::conv: {
       KernelSource source;
-      const int architecture = context_->attribute(kComputeMajor) * 10 + context_->attribute(kComputeMinor);
-      convSource(spec, architecture, info_.multiprocessors, &source);
+      convSource(spec, multiprocessors().architecture, info_.multiprocessors, &source);
       const Status status = prepareSource(source, 2, "conv", kernel);
       if (status == Status::ok) cudnn_->improve(kCudnnConv, spec, source.text, kernel);
       return status;

@@ -228,7 +228,7 @@ const char* cudaTypeName(DType type) {
 
 void mapSource(const KernelSpec& spec, Multiprocessors multiprocessors, KernelSource* source) {
   if (hasRows(spec) && hasColumns(spec)) return columnSource(spec, multiprocessors.count, source);
-  if (hasRows(spec)) return rowSource(spec, multiprocessors.sharedBytes, source);
+  if (hasRows(spec)) return rowSource(spec, multiprocessors, source);
   const MapLoops loops = mapLoops(spec);
   MapWriter writer(spec, loops);
   source->text = std::string(kPrelude) + (writer.pairs() ? kPairs : "") + "typedef " +

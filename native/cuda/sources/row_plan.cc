@@ -34,13 +34,13 @@ MapLoops outerOf(const KernelSpec& spec) {
 
 }  // namespace
 
-RowPlan::RowPlan(const KernelSpec& spec, std::size_t sharedBytes)
+RowPlan::RowPlan(const KernelSpec& spec, Multiprocessors multiprocessors)
     : spec(spec),
       rows(spec),
       outer(outerOf(spec)),
       loops(mapLoops(spec)),
       code(spec, rows.isRow),
-      sharedBytes_(sharedBytes) {
+      multiprocessors_(multiprocessors) {
   bool packed = false;
   vector = true;
   for (std::size_t o = 0; o < spec.operands.size(); ++o) {
@@ -82,6 +82,7 @@ Division RowPlan::division(std::int64_t width) const {
   made.packs = (packs + made.group - 1) / made.group;
   hold(&made);
   share(&made);
+  made.ahead = readsAhead(made);
   return made;
 }
 
@@ -108,15 +109,40 @@ void RowPlan::share(Division* made) const {
   if (made->held == made->packs || made->group < made->block) return;
   made->shared = 1;
   const std::int64_t bytes = sharedBytes(*made);
-  const std::int64_t room = static_cast<std::int64_t>(sharedBytes_) - kTotals;
+  const std::int64_t room = static_cast<std::int64_t>(multiprocessors_.sharedBytes) - kTotals;
   made->shared = bytes == 0 ? 0 : std::clamp<std::int64_t>(room / bytes, 0, made->packs - made->held);
 }
 
 std::int64_t RowPlan::sharedBytes(const Division& made) const {
   std::int64_t bytes = 0;
   for (std::size_t j = 0; j < spec.code.size(); ++j)
-    if (sharedFrom(j) >= 0) bytes += sharedBytesOf(made, j) * made.shared;
+    if (sharedFrom(j) >= 0) bytes += sharedBytesOf(made, j) * (made.ahead ? made.packs : made.shared);
   return bytes;
+}
+
+std::int64_t RowPlan::blocks(const Division& made) const {
+  const std::int64_t all = (rows.rows + made.rowsOfBlock() - 1) / made.rowsOfBlock();
+  return made.ahead ? multiprocessors_.count : all;
+}
+
+// A row of one operand of 16 bits that stays in registers whole, of the only block of a multiprocessor. More
+// operands, as a scale, leave no registers for it (decision 319).
+bool RowPlan::readsAhead(const Division& made) const {
+  if (multiprocessors_.architecture < 80 || !vector || made.width < 8 || rows.rows <= multiprocessors_.count)
+    return false;
+  if (made.block < kMostBlock || made.two || made.held < made.packs) return false;
+  // With one total a row, a thread could write that of the next row while another one reads that of this row.
+  if (rows.passes < 3) return false;
+  int operands = 0;
+  for (std::size_t j = 0; j < spec.code.size(); ++j) {
+    if (spec.code[j].op != MapOp::operand || rows.isRow[j]) continue;
+    const bool isHeld = firstPass(made, j) == 0 && lastRead(made, j) > 0;
+    if (++operands > 1 || !isHeld || sharedFrom(j) < 0 || sharedBytesOf(made, j) != made.group * 16 ||
+        spec.operands[static_cast<std::size_t>(spec.code[j].a)].indexed)
+      return false;
+  }
+  const std::int64_t room = static_cast<std::int64_t>(multiprocessors_.sharedBytes) - kTotals;
+  return operands == 1 && made.packs * made.group * 16 <= room;
 }
 
 // Registers of a thread for each of its packs that stays: the most that lie between two passes.

@@ -35,17 +35,19 @@ const char* cudaTypeName(DType type);  // as in the prelude
 
 // What the source of a map depends on of a device.
 struct Multiprocessors {
-  // Implicit: shared memory as every device has it.
-  Multiprocessors(int count, std::size_t sharedBytes = 48 << 10) : count(count), sharedBytes(sharedBytes) {}
+  // Implicit: shared memory and instructions as every device has them.
+  Multiprocessors(int count, std::size_t sharedBytes = 48 << 10, int architecture = 0)
+      : count(count), sharedBytes(sharedBytes), architecture(architecture) {}
   int count;
   std::size_t sharedBytes;  // that one block may have
+  int architecture;         // the compute capability, 90 for 9.0
 };
 
 // One fused kernel: elementwise, or one of those below. These trust the spec, which checkKernel has checked.
 void mapSource(const KernelSpec& spec, Multiprocessors multiprocessors, KernelSource* source);
 // A map that reduces rows whose elements follow one another: a row is read once where it fits the registers
 // of its threads and the shared memory.
-void rowSource(const KernelSpec& spec, std::size_t sharedBytes, KernelSource* source);
+void rowSource(const KernelSpec& spec, Multiprocessors multiprocessors, KernelSource* source);
 // A map that reduces rows which lie side by side. The order of additions depends on the sizes and the device
 // alone.
 void columnSource(const KernelSpec& spec, int multiprocessors, KernelSource* source);

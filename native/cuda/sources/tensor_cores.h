@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "cuda/sources/async_copy.h"
 #include "driver/kernel_spec.h"
 
 namespace braid::cuda {
@@ -13,20 +14,6 @@ namespace braid::cuda {
 // result (g, p..p+1), (g+8, p..p+1). So two neighbouring results of 8 columns are a left operand of 16.
 inline constexpr const char* kTensorCores = R"cuda(
 #ifndef BRAID_EMULATED
-FN unsigned sharedAddress(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
-// 16 bytes, or zeros.
-FN void copyAsync(u16* to, const u16* from, bool there) {
-  const int bytes = there ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-               :: "r"(sharedAddress(to)), "l"(from), "r"(bytes) : "memory");
-}
-FN void copyFloatAsync(float* to, const float* from, bool there) {
-  const int bytes = there ? 4 : 0;
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-               :: "r"(sharedAddress(to)), "l"(from), "r"(bytes) : "memory");
-}
-FN void commitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int N> FN void awaitCopies() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
 // Four matrices of 8 × 8, whose rows begin where lanes 0 to 7, 8 to 15, 16 to 23 and 24 to 31 say.
 FN void loadMatrices(unsigned (&to)[4], const u16* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -52,7 +39,8 @@ FN unsigned packed(float low, float high) {
 
 // With the element type, f16 or bf16, as the instructions name it.
 inline std::string tensorCoresText(DType type) {
-  return std::string("#define TYPE \"") + (type == DType::bf16 ? "bf16" : "f16") + "\"\n" + kTensorCores;
+  return std::string("#define TYPE \"") + (type == DType::bf16 ? "bf16" : "f16") + "\"\n" + kAsyncCopies +
+         kTensorCores;
 }
 
 }  // namespace braid::cuda

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuda/sources/source.h"
+#include "test/cuda/emulated_copies.h"
 #include "test/cuda/specs.h"
 
 // Generated kernels run on the processor: a thread of the grid is a fiber, and the instructions of warps do
@@ -18,7 +19,7 @@
 namespace braid::test {
 
 // What a CUDA compiler has and a host compiler has not, and the functions that the text leaves to us under
-// BRAID_EMULATED. Copies land when they are awaited, not before.
+// BRAID_EMULATED.
 inline constexpr const char* kShim = R"(
 #include <ucontext.h>
 #include <barrier>
@@ -85,26 +86,10 @@ static float ofRank(const float* mine, unsigned rank) {
   return *(const float*)((const char*)mine - &marker + markers[rank]);
 }
 static float exp2Of(float x) { return std::exp2(x); }
-struct Copy { void* to; const void* from; bool there; unsigned bytes; };
-static thread_local std::vector<std::vector<Copy>> pending[256];
-static thread_local std::vector<Copy> open_[256];
-static void copyAsync(unsigned short* to, const unsigned short* from, bool there) {
-  open_[threadIdx.x].push_back({to, from, there, 16});
-}
-static void copyFloatAsync(float* to, const float* from, bool there) {
-  open_[threadIdx.x].push_back({to, from, there, 4});
-}
-static void commitCopies() {
-  pending[threadIdx.x].push_back(std::move(open_[threadIdx.x]));
-  open_[threadIdx.x].clear();
-}
-template <int N> void awaitCopies() {
-  auto& groups = pending[threadIdx.x];
-  for (; groups.size() > N; groups.erase(groups.begin()))
-    for (const Copy& one : groups.front())
-      if (one.there) std::memcpy(one.to, one.from, one.bytes);
-      else std::memset(one.to, 0, one.bytes);
-}
+)";
+
+// The instructions of warps.
+inline constexpr const char* kWarps = R"(
 static thread_local const unsigned short* matrixRows[256];
 template <bool Transposed> void matrices(unsigned (&to)[4], const unsigned short* row) {
   const unsigned lane = threadIdx.x % 32, first = threadIdx.x - lane;
@@ -284,7 +269,8 @@ class Emulation {
   // False where the program did not compile or did not run.
   bool run() const {
     const std::string source = (folder_ / "kernels.cc").string(), program = (folder_ / "kernels").string();
-    std::ofstream(source) << kShim << text_ << "int main() {\n" << main_ << "}\n";
+    std::ofstream(source) << kShim << kEmulatedCopies << kWarps << text_ << "int main() {\n"
+                          << main_ << "}\n";
     const std::string command =
         "c++ -std=c++20 -pthread -O1 -w -ffp-contract=off -fno-strict-aliasing -I" BRAID_SOURCE_FOLDER " " +
         source + " -o " + program + " && " + program;

@@ -11,6 +11,7 @@
 #include "cuda/sources/prelude.h"
 #include "cuda/sources/source.h"
 #include "kernels/cpu.h"
+#include "test/cuda/emulated_copies.h"
 #include "test/cuda/specs.h"
 
 // The generated kernels as text: read, compiled by NVRTC where it is installed, and run on the processor, one
@@ -91,7 +92,7 @@ constexpr const char* kShim = R"(
 #define __launch_bounds__(...)
 #define __shared__ static
 #define BRAID_EMULATED
-#define LAUNCHED_SHARED(name) alignas(16) static unsigned char name[100 << 10]
+#define LAUNCHED_SHARED(name) alignas(16) static unsigned char name[227 << 10]
 static struct { unsigned x; } blockIdx, threadIdx, gridDim;
 static float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 static unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
@@ -133,6 +134,8 @@ static void block(unsigned threads) {
       if (!fibers[t].done) threadIdx.x = t, swapcontext(&scheduler, &fibers[t].context), left = true;
   }
 }
+// A library with memory of threads would stay loaded, in the place of the next one of its name.
+#define thread_local
 )";
 
 // One kernel in a namespace of its own, and a function that runs its whole grid.
@@ -167,16 +170,17 @@ std::string hosted(const KernelSource& source, const KernelSpec& spec, const Ker
 using Fill = std::vector<std::uint8_t> (*)(Random&, DType, std::size_t);
 
 // Every kernel of the specs, run on the processor, yields bit for bit what the host device's kernel yields.
-void expectHosts(const std::vector<KernelSpec>& specs, Random& random, Fill fill) {
+void expectHosts(const std::vector<KernelSpec>& specs, Random& random, Fill fill,
+                 Multiprocessors multiprocessors = {132, 100 << 10}) {
   const auto folder = std::filesystem::temp_directory_path() / ("braid-map-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   std::vector<std::string> names;
   std::vector<std::size_t> specOf;
-  std::string text = kShim;
+  std::string text = std::string(kShim) + kEmulatedCopies;
   for (std::size_t s = 0; s < specs.size(); ++s) {
     KernelSource source;
     // Of the longest rows some packs are in registers, some in shared memory, some in neither.
-    mapSource(specs[s], {132, 100 << 10}, &source);
+    mapSource(specs[s], multiprocessors, &source);
     for (const KernelSource::Variant& variant : {source.plain, source.vector}) {
       if (!*variant.entry) continue;
       names.push_back("k" + std::to_string(names.size()));
@@ -313,6 +317,82 @@ TEST(CudaRowSource, KeepsAResultInsteadOfItsOperands) {
   expectHosts(specs, random, wholeBytes);
 }
 
+// A row minus its largest element, by the least of these: it is read once, and has two totals, as a softmax.
+KernelSpec rowsOfTwoTotals(std::int64_t rows, std::int64_t length, DType type) {
+  KernelSpec spec = mapOf({rows, length}, {{type, 8, {length + 8, 1}}, {DType::f32, 0, {1, 0}}});
+  const MapOp rounded = type == DType::bf16 ? MapOp::toBf16 : type == DType::f16 ? MapOp::toF16 : MapOp::abs;
+  spec.code = {{MapOp::operand, 0}, {MapOp::operand, 1}, {MapOp::rowMax, 0}, {MapOp::sub, 0, 2},
+               {rounded, 3},        {MapOp::rowMin, 4},  {MapOp::div, 4, 5}, {MapOp::mul, 6, 1}};
+  spec.results = {{7, type}, {5, DType::f32, true}};
+  return spec;
+}
+
+bool readsAhead(const KernelSpec& spec, Multiprocessors multiprocessors) {
+  KernelSource source;
+  mapSource(spec, multiprocessors, &source);
+  return source.text.find("ask(") != std::string::npos;
+}
+
+std::vector<std::uint8_t> oddBytes(Random& random, DType type, std::size_t bytes) {
+  std::vector<std::uint8_t> memory = wholeBytes(random, type, bytes);
+  if (type != DType::f16 && type != DType::bf16) return memory;
+  static constexpr float kOdd[] = {NAN, INFINITY, -INFINITY, -0.0f};
+  // A few, so that most rows have none of them.
+  for (int i = 0; i < 3; ++i) {
+    const float odd = kOdd[random.below(4)];
+    const std::uint16_t half = type == DType::f16 ? f16FromFloat(odd) : bf16FromFloat(odd);
+    std::memcpy(memory.data() + random.below(bytes / 2) * 2, &half, 2);
+  }
+  return memory;
+}
+
+// As few rows as there are blocks, fewer, more, and a number that they do not divide.
+TEST(CudaRowSource, ReadsTheNextRowAhead) {
+  constexpr int kBlocks = 3;
+  const Multiprocessors h100{kBlocks, 227 << 10, 90};
+  Random random{20261128};
+  std::vector<KernelSpec> specs;
+  for (const std::int64_t rows : {1, 2, 3, 4, 6, 8}) {
+    for (const DType type : {DType::bf16, DType::f16}) {
+      const std::int64_t length = type == DType::bf16 ? 65536 : 36872;
+      specs.push_back(rowsOfTwoTotals(rows, length, type));
+      EXPECT_EQ(readsAhead(specs.back(), h100), rows > kBlocks) << rows << " × " << length;
+    }
+  }
+  // Rows of several dimensions, some of which the operand has once.
+  KernelSpec repeated = rowsOfTwoTotals(1, 49152, DType::bf16);
+  repeated.shape = {2, 3, 49152};
+  repeated.operands[0].strides = {49160, 0, 1};
+  repeated.operands[1].strides = {1, 2, 0};
+  EXPECT_TRUE(readsAhead(repeated, h100));
+  specs.push_back(repeated);
+  expectHosts(specs, random, oddBytes, h100);
+}
+
+TEST(CudaRowSource, ReadsAheadOnlyWhatABlockHasAloneAndWhole) {
+  const Multiprocessors h100{132, 227 << 10, 90};
+  const KernelSpec spec = rowsOfTwoTotals(200, 65536, DType::bf16);
+  EXPECT_TRUE(readsAhead(spec, h100));
+  EXPECT_FALSE(readsAhead(spec, {132, 227 << 10, 75}));
+  EXPECT_FALSE(readsAhead(spec, {132, 100 << 10, 90}));
+  EXPECT_FALSE(readsAhead(spec, {200, 227 << 10, 90}));
+  EXPECT_FALSE(readsAhead(rowsOfTwoTotals(200, 32768, DType::bf16), h100));   // two blocks at a time
+  EXPECT_FALSE(readsAhead(rowsOfTwoTotals(200, 100000, DType::bf16), h100));  // not all in registers
+  EXPECT_FALSE(readsAhead(rowsOfTwoTotals(200, 65536, DType::f32), h100));
+  EXPECT_FALSE(readsAhead(rowsOfTwoTotals(200, 32768, DType::f32), h100));
+  EXPECT_FALSE(readsAhead(rowsOfTwoTotals(200, 65532, DType::bf16), h100));  // no packs
+  KernelSpec other = spec;
+  other.code[6] = {MapOp::sub, 4, 2};  // one total
+  other.results = {{7, DType::bf16}};
+  EXPECT_FALSE(readsAhead(other, h100));
+  other = spec;
+  other.operands[1] = {DType::bf16, 0, {0, 1}};  // a scale
+  EXPECT_FALSE(readsAhead(other, h100));
+  other = spec;
+  other.operands[0].strides[0] = 0;
+  EXPECT_FALSE(readsAhead(other, h100));
+}
+
 // Tokens and positions, embedded and normalised: each thread has the rows of both tables in wide accesses.
 TEST(CudaRowSource, ReadsRowsOfTablesInWideAccesses) {
   Random random{20261127};
@@ -374,6 +454,9 @@ void eachSource(const See& see) {
     mapSource(randomRows(random), 132, &source);
     sees(source.text, "rows");
   }
+  source = {};
+  mapSource(rowsOfTwoTotals(200, 65536, DType::bf16), {132, 227 << 10, 80}, &source);
+  sees(source.text, "rows that are read ahead");
   for (const auto& [outer, length, inner] :
        {std::tuple{6144, 8192, 1}, {1, 100000, 1}, {5, 7, 1}, {9, 1, 1}, {2, 300, 65}, {1, 3, 40}}) {
     for (DType type : {DType::u8, DType::f16, DType::f32}) {
