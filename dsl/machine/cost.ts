@@ -393,12 +393,11 @@ const paceOf = (kernel: RowKernel | undefined): number =>
  * Nanoseconds of rows that have a block of threads each. A block reads its row, computes and goes on to the
  * next while its last writes are on their way; only the other blocks of its multiprocessor fill its pauses.
  * What does not stay in registers or shared memory, and operands that each row reads, come from the cache;
- * where a block has a multiprocessor to itself these come after the row. A block that reads ahead computes
- * one row while the next one comes.
+ * where a block has a multiprocessor to itself these come after the row.
  */
 const timeOfBlocks = (
   { shape, code, operands }: MapSpec,
-  { rows, length, group, together, ahead, passes, held, near, isRow, computed, computedAgain }: RowKernel,
+  { rows, length, group, together, passes, held, near, isRow, computed, computedAgain }: RowKernel,
   arithmetic: number,
   { bandwidth, cacheBandwidth, multiprocessors }: Machine['device'],
 ): number => {
@@ -426,8 +425,7 @@ const timeOfBlocks = (
   const inTurn = multiprocessors * together
   const [own, cached] = [bandwidth / multiprocessors, cacheBandwidth / multiprocessors]
   const reading = (first / own) * seconds
-  const each = (arithmetic * multiprocessors) / rows
-  const computing = ahead && rows > multiprocessors ? Math.max(each, reading) : each + reading
+  const computing = (arithmetic * multiprocessors) / rows + reading
   const fromCache = (bytes: number) => (passes < 2 ? 0 : (bytes / (readAlone * cached)) * seconds)
   const after = together === 1 ? reading + fromCache(operand) : 0
   const row = blockLatency + Math.max(computing, fromCache(again), after)

@@ -47,8 +47,6 @@ export interface RowKernel {
   readonly near: number
   /** Blocks that a multiprocessor has at a time, by their registers. */
   readonly together: number
-  /** Whether a block asks for its next row before it computes one, where it has several. */
-  readonly ahead: boolean
 }
 
 const isDear = (what: string): boolean => /^(exp|log|sqrt|rsqrt|tanh|erf|sigmoid|sin|cos|div|pow)$/.test(what)
@@ -245,7 +243,7 @@ export const rowKernel = (spec: MapSpec): RowKernel => {
   const block = Math.max(warpBlock, group)
   const packs = Math.ceil(wide / group)
   const registers = Math.min(mostRegisters, allRegisters / block) - ownRegisters
-  const { words, first, last } = holding(spec, rows, passes, packs, registers, width)
+  const { words, first } = holding(spec, rows, passes, packs, registers, width)
   // Operands that a later pass is the first to read are on their way a pack at a time.
   const late = code.reduce(
     (sum, [what, operand], j) =>
@@ -273,21 +271,6 @@ export const rowKernel = (spec: MapSpec): RowKernel => {
   }, 0)
   const others = packs - heldPacks
   const shared = group < block || again === 0 ? 0 : Math.min(others, Math.floor(sharedBytes / again))
-  const together = Math.max(1, Math.floor(allRegisters / (block * Math.min(mostRegisters, used))))
-  const packed = code.flatMap(([what], j) => (what === 'operand' && !rows.isRow[j] ? [j] : []))
-  const [j = 0] = packed
-  const ahead =
-    width === 8 &&
-    block === mostBlock &&
-    together === 1 &&
-    heldPacks === packs &&
-    passes > 2 &&
-    packed.length === 1 &&
-    first[j] === 0 &&
-    last[j]! > 0 &&
-    operands[code[j]![1]]!.indexed === undefined &&
-    again === group * 16 &&
-    packs * again <= sharedBytes
   return {
     rows: elements(shape) / length,
     length,
@@ -304,7 +287,6 @@ export const rowKernel = (spec: MapSpec): RowKernel => {
     block,
     held: passes < 2 ? 1 : heldPacks / packs,
     near: passes < 2 ? 1 : (heldPacks + shared) / packs,
-    together,
-    ahead,
+    together: Math.max(1, Math.floor(allRegisters / (block * Math.min(mostRegisters, used)))),
   }
 }

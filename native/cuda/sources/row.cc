@@ -61,18 +61,12 @@ class RowWriter {
                        (own_.two ? ", 2" : "") + ") " + entry + "(" + operands_.parameters() +
                        "Index count) {\n  gridDependencySync();\n";
     text += "  const int lane = threadIdx.x % " + number(own_.group) + ";\n";
-    if (own_.ahead) {
-      text += sharedPacks() + asking() + "  ask(blockIdx.x);\n" +
-              "  for (Index row = blockIdx.x; row < count; row += (Index)gridDim.x) {\n";
-    } else {
-      text += "  const Index mine = (Index)blockIdx.x * " + number(own_.rowsOfBlock()) + " + threadIdx.x / " +
-              number(own_.group) + ";\n";
-      // Past the end a group repeats the last row: a warp must stay whole for its shuffles.
-      text += isFull() ? "  const Index row = mine;\n"
-                       : "  const bool live = mine < count;\n  const Index row = live ? mine : count - 1;\n";
-    }
-    text += operands_.starts() + operands_.startsOfResults() + holders();
-    if (!own_.ahead) text += sharedPacks();
+    text += "  const Index mine = (Index)blockIdx.x * " + number(own_.rowsOfBlock()) + " + threadIdx.x / " +
+            number(own_.group) + ";\n";
+    // Past the end a group repeats the last row: a warp must stay whole for its shuffles.
+    text += isFull() ? "  const Index row = mine;\n"
+                     : "  const bool live = mine < count;\n  const Index row = live ? mine : count - 1;\n";
+    text += operands_.starts() + holders() + sharedPacks();
     for (int pass = 0; pass <= rows_.passes; ++pass) {
       text += rowValues(pass);
       if (pass < rows_.passes) text += passText(pass);
@@ -81,7 +75,7 @@ class RowWriter {
       if (spec_.results[r].row)
         text += "  if (" + std::string(isFull() ? "" : "live && ") + "lane == 0) store(" +
                 value(spec_.results[r].value) + ", q" + number(r) + "[row]);\n";
-    return text + (own_.ahead ? "  }\n}\n" : "}\n");
+    return text + "}\n";
   }
 
  private:
@@ -117,7 +111,7 @@ class RowWriter {
   }
 
   // Whether packs of the operand of instruction j lie in shared memory.
-  bool isShared(std::size_t j) const { return (own_.shared > 0 || own_.ahead) && plan_.sharedFrom(j) >= 0; }
+  bool isShared(std::size_t j) const { return (own_.shared > 0 || own_.copied) && plan_.sharedFrom(j) >= 0; }
 
   // Where each thread has its packs in shared memory.
   std::string sharedPacks() const {
@@ -135,21 +129,8 @@ class RowWriter {
   }
 
   std::string sharedPack(std::size_t j) const {
-    const std::string from = own_.ahead ? "k" : "(k - " + number(own_.held) + ")";
+    const std::string from = own_.copied ? "k" : "(k - " + number(own_.held) + ")";
     return "r" + number(static_cast<std::int64_t>(j)) + "[" + from + " * " + number(own_.group) + "]";
-  }
-
-  // Asks for a row. Each thread copies what it will read itself, so none waits for another. Unrolled, the
-  // addresses would take registers.
-  std::string asking() const {
-    std::string text =
-        "  const auto ask = [&](Index row) {\n  if (row >= count) return;\n" + operands_.starts();
-    for (std::size_t j = 0; j < spec_.code.size(); ++j)
-      if (isShared(j))
-        text += "  #pragma unroll 1\n  for (int k = 0; k < " + number(own_.held) + "; ++k)\n    if (" +
-                inside() + ") copyAsync((u16*)&" + sharedPack(j) + ", (const u16*)(a" +
-                number(spec_.code[j].a) + " + " + operands_.at() + "), true);\n";
-    return text + "  commitCopies();\n  };\n";
   }
 
   // Numbers a row that are known before a pass.
@@ -258,7 +239,7 @@ class RowWriter {
   }
 
   // All packs that stay and that this pass is the first to read: before anything is computed, so that all are
-  // on their way at once. Of a row that was asked for, from shared memory, where the next one may come then.
+  // on their way at once.
   std::string loads(int pass) const {
     std::string text;
     for (std::size_t j = 0; j < spec_.code.size(); ++j) {
@@ -269,9 +250,12 @@ class RowWriter {
       if (!isHeld(j)) continue;
       const std::string name = "h" + number(static_cast<std::int64_t>(j)) + "[k]";
       const std::string head = "  #pragma unroll\n  for (int k = 0; k < " + number(own_.held) + "; ++k)";
-      if (plan_.firstPass(own_, j) == pass && own_.ahead)
-        text += "  awaitCopies<0>();\n" + head + "\n    if (" + inside() + ") " + name +
-                ".pack = " + sharedPack(j) + ";\n  ask(row + (Index)gridDim.x);\n";
+      // Each thread copies what it will read itself, so none waits for another.
+      if (plan_.firstPass(own_, j) == pass && own_.copied)
+        text += head + "\n    if (" + inside() + ") copyAsync((u16*)&" + sharedPack(j) + ", (const u16*)(a" +
+                number(spec_.code[j].a) + " + " + operands_.at() + "), true);\n" +
+                "  commitCopies();\n  awaitCopies<0>();\n" + head + "\n    if (" + inside() + ") " + name +
+                ".pack = " + sharedPack(j) + ";\n";
       else if (plan_.firstPass(own_, j) == pass)
         text += head + "\n    if (" + inside() + ") " + operands_.load(name + ".pack", spec_.code[j].a);
       else if (own_.read[static_cast<std::size_t>(pass)][j])
@@ -392,7 +376,8 @@ class RowWriter {
 };
 
 KernelSource::Variant variantOf(const char* entry, const RowPlan& plan, const Division& division) {
-  return {entry, plan.blocks(division) * division.block, static_cast<unsigned>(division.block), false,
+  const std::int64_t blocks = (plan.rows.rows + division.rowsOfBlock() - 1) / division.rowsOfBlock();
+  return {entry, blocks * division.block, static_cast<unsigned>(division.block), false,
           static_cast<unsigned>(plan.sharedBytes(division))};
 }
 
@@ -405,7 +390,7 @@ void rowSource(const KernelSpec& spec, Multiprocessors multiprocessors, KernelSo
   const bool pairs = plan.vector && RowWriter(plan, packed).pairs();
   source->text = std::string(kPrelude) + (pairs ? kPairs : "") + "typedef " +
                  (plan.loops.wide ? "long long" : "int") + " Index;\n" + kHeld + kRowHelpers +
-                 (packed.ahead ? kAsyncCopies : "") + "\n" + RowWriter(plan, plain).kernel("braid_rows");
+                 (packed.copied ? kAsyncCopies : "") + "\n" + RowWriter(plan, plain).kernel("braid_rows");
   source->plain = variantOf("braid_rows", plan, plain);
   if (plan.vector) {
     source->text += "\n" + RowWriter(plan, packed).kernel("braid_rows_vector");

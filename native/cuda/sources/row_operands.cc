@@ -31,11 +31,6 @@ std::string RowOperands::starts() const {
   for (const bool indexed : {false, true})
     for (std::size_t o = 0; o < spec_.operands.size(); ++o)
       if (spec_.operands[o].indexed.has_value() == indexed) text += startOf(o);
-  return text;
-}
-
-std::string RowOperands::startsOfResults() const {
-  std::string text;
   for (std::size_t r = 0; r < spec_.results.size(); ++r)
     if (!spec_.results[r].row)
       text += "  " + std::string(cudaTypeName(spec_.results[r].dtype)) + "* const b" + number(r) + " = q" +

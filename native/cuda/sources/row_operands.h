@@ -15,9 +15,8 @@ class RowOperands {
       : plan_(plan), spec_(plan.spec), rows_(plan.rows), own_(own) {}
 
   std::string parameters() const;
-  // Where the row starts in each operand, and in each result.
+  // Where the row starts in each operand and result.
   std::string starts() const;
-  std::string startsOfResults() const;
   // The element of an operand that is the same along the row.
   std::string rowElement(std::int32_t operand) const;
   // Reads a pack, or its elements one by one.

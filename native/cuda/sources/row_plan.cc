@@ -82,7 +82,7 @@ Division RowPlan::division(std::int64_t width) const {
   made.packs = (packs + made.group - 1) / made.group;
   hold(&made);
   share(&made);
-  made.ahead = readsAhead(made);
+  made.copied = isCopied(made);
   return made;
 }
 
@@ -116,23 +116,15 @@ void RowPlan::share(Division* made) const {
 std::int64_t RowPlan::sharedBytes(const Division& made) const {
   std::int64_t bytes = 0;
   for (std::size_t j = 0; j < spec.code.size(); ++j)
-    if (sharedFrom(j) >= 0) bytes += sharedBytesOf(made, j) * (made.ahead ? made.packs : made.shared);
+    if (sharedFrom(j) >= 0) bytes += sharedBytesOf(made, j) * (made.copied ? made.packs : made.shared);
   return bytes;
-}
-
-std::int64_t RowPlan::blocks(const Division& made) const {
-  const std::int64_t all = (rows.rows + made.rowsOfBlock() - 1) / made.rowsOfBlock();
-  return made.ahead ? multiprocessors_.count : all;
 }
 
 // A row of one operand of 16 bits that stays in registers whole, of the only block of a multiprocessor. More
 // operands, as a scale, leave no registers for it (decision 319).
-bool RowPlan::readsAhead(const Division& made) const {
-  if (multiprocessors_.architecture < 80 || !vector || made.width < 8 || rows.rows <= multiprocessors_.count)
-    return false;
+bool RowPlan::isCopied(const Division& made) const {
+  if (multiprocessors_.architecture < 80 || !vector || made.width < 8) return false;
   if (made.block < kMostBlock || made.two || made.held < made.packs) return false;
-  // With one total a row, a thread could write that of the next row while another one reads that of this row.
-  if (rows.passes < 3) return false;
   int operands = 0;
   for (std::size_t j = 0; j < spec.code.size(); ++j) {
     if (spec.code[j].op != MapOp::operand || rows.isRow[j]) continue;

@@ -15,8 +15,8 @@ struct Division {
   std::int64_t width = 1, group = 1, block = 1, packs = 1;  // packs: of each thread, at most
   std::int64_t held = 0;                                    // of these, how many stay in registers
   std::int64_t shared = 0;                                  // and how many of the next ones in shared memory
-  bool ahead = false;  // whether the next row comes into shared memory while the block computes a row
-  bool two = false;    // registers are few enough for two of the largest blocks on a multiprocessor
+  bool copied = false;                                      // whether they come through shared memory
+  bool two = false;  // registers are few enough for two of the largest blocks on a multiprocessor
   std::vector<bool> kept;
   std::vector<std::vector<bool>> computed, read;  // by pass and value of each element
 
@@ -26,8 +26,8 @@ struct Division {
 // A map with reductions along its rows, and how these are divided among threads. A group of threads has a
 // row: some lanes of a warp, or a block. Each thread takes every GROUP-th pack of WIDTH elements. The first
 // HELD of its packs stay in registers from pass to pass. Where a block has the row, the next SHARED ones stay
-// in shared memory, as they were read; the others are read again in each pass, mostly from the cache. Where a
-// block reads AHEAD it has one row after the other, and no pack of a row stays in shared memory.
+// in shared memory, as they were read; the others are read again in each pass, mostly from the cache. Packs
+// that are COPIED come to the registers by way of shared memory, by copies that are not loads.
 class RowPlan {
  public:
   RowPlan(const KernelSpec& spec, Multiprocessors multiprocessors);
@@ -44,7 +44,6 @@ class RowPlan {
   // Bytes of shared memory that one pack of every thread takes, and that all take.
   std::int64_t sharedBytesOf(const Division& made, std::size_t j) const;
   std::int64_t sharedBytes(const Division& made) const;
-  std::int64_t blocks(const Division& made) const;
 
   const KernelSpec& spec;
   const MapRows rows;
@@ -58,7 +57,7 @@ class RowPlan {
   void keepLess(Division* made) const;
   void hold(Division* made) const;
   void share(Division* made) const;
-  bool readsAhead(const Division& made) const;
+  bool isCopied(const Division& made) const;
   std::int64_t registersOf(const Division& made) const;
   std::int64_t registersAfter(const Division& made, int pass) const;
   std::int64_t wordsOf(const Division& made, std::size_t j) const;

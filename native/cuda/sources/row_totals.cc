@@ -7,31 +7,14 @@ namespace braid::cuda {
 
 std::string RowTotals::started(const std::vector<std::size_t>& reductions) const {
   std::string text;
-  for (std::size_t j : reductions) {
-    const std::string name = number(static_cast<std::int64_t>(j));
-    const std::string neutral = neutralText(spec_.code[j].op, spec_.computeInt);
-    const std::string pair = code_.pairType(static_cast<std::size_t>(spec_.code[j].a));
-    text += isOfPairs(j) ? "  " + pair + " u" + name + " = both" + pair.substr(4) + "(" + neutral + ");\n"
-                         : "  " + std::string(type()) + " t" + name + " = " + neutral + ";\n";
-  }
+  for (std::size_t j : reductions)
+    text += "  " + std::string(type()) + " t" + number(static_cast<std::int64_t>(j)) + " = " +
+            neutralText(spec_.code[j].op, spec_.computeInt) + ";\n";
   return text;
-}
-
-// Whether a total is that of the pairs as they are read. NVIDIA's assembler keeps elements that one pass
-// takes apart for the next pass; in a loop over rows it spills them.
-bool RowTotals::isOfPairs(std::size_t j) const {
-  const MapInstruction& instruction = spec_.code[j];
-  return own_.ahead && two_ && (instruction.op == MapOp::rowMax || instruction.op == MapOp::rowMin) &&
-         code_.pairType(static_cast<std::size_t>(instruction.a)) != "Pair<float>";
 }
 
 std::string RowTotals::combined(std::size_t j, const std::string& of) const {
   const std::string total = "t" + number(static_cast<std::int64_t>(j));
-  if (isOfPairs(j)) {
-    const std::string pairs = "u" + number(static_cast<std::int64_t>(j));
-    return pairs + " = " + (spec_.code[j].op == MapOp::rowMax ? "mostOf(" : "leastOf(") + pairs + ", " + of +
-           ");\n";
-  }
   if (!two_) return total + " = " + combine(j, total, of) + ";\n";
   return "{ const Pair<float> e = " + of + "; " + total + " = " + combine(j, total, "e.x") + "; " + total +
          " = " + combine(j, total, "e.y") + "; }\n";
@@ -47,11 +30,6 @@ std::string RowTotals::joined(const std::vector<std::size_t>& reductions) const 
                combine(j, total, "__shfl_xor_sync(0xffffffffu, " + total + ", " + number(step) + ")") + ";\n";
     return steps;
   };
-  for (std::size_t j : reductions) {
-    if (!isOfPairs(j)) continue;
-    const std::string name = number(static_cast<std::int64_t>(j)), both = "Pair<float>(u" + name + ")";
-    text += "  float t" + name + " = " + combine(j, both + ".x", both + ".y") + ";\n";
-  }
   for (std::size_t j : reductions) text += shuffles(j, std::min<std::int64_t>(32, own_.group));
   if (own_.group > 32 && !reductions.empty()) {
     const std::string warps = number(own_.group / 32);

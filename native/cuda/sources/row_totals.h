@@ -14,7 +14,7 @@ class RowTotals {
  public:
   // `two`: elements come two at a time.
   RowTotals(const RowPlan& plan, const Division& own, bool two)
-      : code_(plan.code), spec_(plan.spec), rows_(plan.rows), own_(own), two_(two) {}
+      : spec_(plan.spec), rows_(plan.rows), own_(own), two_(two) {}
 
   // Totals of no element.
   std::string started(const std::vector<std::size_t>& reductions) const;
@@ -28,9 +28,6 @@ class RowTotals {
   std::string combine(std::size_t j, const std::string& a, const std::string& b) const;
   std::string finished(std::size_t j) const;
 
-  bool isOfPairs(std::size_t j) const;
-
-  const MapCode& code_;
   const KernelSpec& spec_;
   const MapRows& rows_;
   const Division& own_;
