@@ -134,6 +134,7 @@ const computed = (graph: Prepared, rank: Rank, node: GraphNode, fed: unknown): H
     case 'upload':
     case 'download':
     case 'every':
+    case 'repeat':
       return read[0]!
     case 'delay':
     case 'hold':

@@ -16,6 +16,8 @@ export const fault = (error: CompileError): BraidError => new BraidError([error]
 export interface Coming {
   readonly node: GraphNode
   readonly copy: number
+  /** A node that is early is computed in one instant, and the nodes that collect its values take it in another. */
+  readonly part?: 'computed' | 'taken'
 }
 
 /** A graph without errors: the types of its values, and the schedule of one tick. */
@@ -70,13 +72,16 @@ const lastReads = ({ nodes, outputs }: GraphIR): readonly (readonly number[])[] 
   return last
 }
 
-const instants = (nodes: readonly GraphNode[], { fires, constant }: Rates): Coming[][] => {
+const instants = (nodes: readonly GraphNode[], { fires, constant, early }: Rates): Coming[][] => {
   const coming = nodes.filter(({ id }) => constant[id] === 0)
-  return Array.from(instantsOf(coming.map(({ id }) => fires[id]!)), now => {
-    const copies = new Map(now.map(({ fires, copy }) => [fires, copy]))
-    return coming.flatMap(node => {
+  const begun = coming.filter(({ id }) => early[id] === 1)
+  const often = (of: readonly GraphNode[]) => of.map(({ id }) => fires[id]!)
+  return Array.from(instantsOf(often(coming), often(begun)), now => {
+    const copies = new Map(now.coming.map(({ fires, copy }) => [fires, copy]))
+    return (now.early ? begun : coming).flatMap((node): Coming[] => {
       const copy = copies.get(fires[node.id]!)
-      return copy === undefined ? [] : [{ node, copy }]
+      if (copy === undefined) return []
+      return [early[node.id] === 0 ? { node, copy } : { node, copy, part: now.early ? 'computed' : 'taken' }]
     })
   })
 }

@@ -56,12 +56,13 @@ export type Fed = readonly Readonly<Record<string, readonly unknown[]>>[]
  */
 export const tick = (graph: Prepared, ranks: readonly Rank[], fed: Fed): Record<string, HostArray>[] => {
   const deliveries = ranks.map(rank => new Deliveries(graph, rank))
-  const come = (node: GraphNode, values: readonly HostArray[]): void => {
-    for (const [r, value] of values.entries()) {
-      ranks[r]!.values[node.id] = value
-      deliveries[r]!.came(node.id, value)
-      for (const id of graph.lastRead[node.id]!) ranks[r]!.values[id] = undefined
-    }
+  const take = (node: GraphNode): void => {
+    for (const [r, { values }] of ranks.entries()) deliveries[r]!.came(node.id, values[node.id]!)
+  }
+  const come = (node: GraphNode, values: readonly HostArray[], part?: 'computed'): void => {
+    for (const [r, value] of values.entries()) ranks[r]!.values[node.id] = value
+    if (part === undefined) take(node)
+    for (const id of graph.lastRead[node.id]!) for (const rank of ranks) rank.values[id] = undefined
   }
   // A constant is computed before the first instant, as often as a window over it needs it.
   for (const node of graph.constants) {
@@ -75,16 +76,19 @@ export const tick = (graph: Prepared, ranks: readonly Rank[], fed: Fed): Record<
     } else come(node, node.op === 'hold' ? sources : valuesOf(graph, ranks, node, () => undefined))
   }
   for (const instant of graph.instants) {
-    for (const { node, copy } of instant)
-      come(
-        node,
-        node.op === 'window'
-          ? deliveries.map(own => own.window(node.id))
-          : valuesOf(graph, ranks, node, rank => fed[rank]![node.name]?.[copy]),
-      )
+    for (const { node, copy, part } of instant)
+      if (part === 'taken') take(node)
+      else
+        come(
+          node,
+          node.op === 'window'
+            ? deliveries.map(own => own.window(node.id))
+            : valuesOf(graph, ranks, node, rank => fed[rank]![node.name]?.[copy]),
+          part,
+        )
     // After all nodes of the instant: a delay that feeds a delay passes on its old value.
-    for (const { node } of instant)
-      if (node.op === 'delay')
+    for (const { node, part } of instant)
+      if (node.op === 'delay' && part !== 'computed')
         for (const { state, values } of ranks) state.set(node.id, values[node.inputs[0]!]!)
   }
   return deliveries.map(own =>

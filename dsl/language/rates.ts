@@ -1,6 +1,7 @@
 // The clock calculus: how many values each flow of a graph has in a tick (its rate). Balance equations (Lee
 // and Messerschmitt 1987): a flow has the rate of its operands; window(n) and every(n) have one value for n
-// of their operand's, and hold(init, n) has n values for one.
+// of their operand's, and hold(init, n) and repeat(n) have n values
+// for one.
 
 import * as E from 'fp-ts/lib/Either.js'
 import { isNonEmpty } from 'fp-ts/lib/ReadonlyArray.js'
@@ -16,14 +17,18 @@ const mostInAll = 2 ** 20
 /**
  * `fires[i]` is the rate of node i, its values in a tick: the least whole numbers in each connected part of
  * the graph. A node that depends on parameters alone is `constant`: it has one value, which is read at any
- * rate.
+ * rate. A node whose value is repeated is `early`, as are those that it is computed from: they come before the
+ * first of the values that they belong to.
  */
 export interface Rates {
   readonly fires: Int32Array
   readonly constant: Uint8Array
+  readonly early: Uint8Array
 }
 
-const changesRate = ({ op }: GraphNode): boolean => op === 'window' || op === 'every' || op === 'hold'
+const resampling: ReadonlySet<string> = new Set(['window', 'every', 'hold', 'repeat'])
+const changesRate = ({ op }: GraphNode): boolean => resampling.has(op)
+const isFaster = ({ op }: GraphNode): boolean => op === 'hold' || op === 'repeat'
 
 /**
  * All nodes, by id, and the live ones: a node that neither an output nor a named state needs does not constrain the rates of others.
@@ -50,16 +55,43 @@ const faultAt = (
 
 const named = ({ name, at }: GraphNode): string => `'${name}' (${at})`
 
+/** What a value is computed from in the same tick, itself first, but for what is known. It is known then. */
+function* madeFrom(all: readonly GraphNode[], id: number, known: Uint8Array): Generator<GraphNode> {
+  const stack = [id]
+  for (let next = stack.pop(); next !== undefined; next = stack.pop()) {
+    if (known[next] === 1) continue
+    known[next] = 1
+    const node = all[next]!
+    yield node
+    if (node.op !== 'delay') stack.push(...node.inputs)
+  }
+}
+
+/** Whether a node's values come with the last of several others. */
+const isLate = (node: GraphNode): boolean => changesRate(node) && node.op !== 'repeat'
+
 /** a has p values while b has q. The sentence names the faster flow first. */
-const meeting = (node: GraphNode, a: GraphNode, b: GraphNode, [p, q]: Ratio): CompileError => {
+const meeting = (
+  { all }: Graph,
+  constant: Uint8Array,
+  node: GraphNode,
+  a: GraphNode,
+  b: GraphNode,
+  [p, q]: Ratio,
+): CompileError => {
   const [fast, slow, many, few] = p > q ? [a, b, p, q] : [b, a, q, p]
   const times = few === 1 ? 'for each' : `for ${few}`
   const found = `${named(fast)} comes ${many} times ${times} of ${named(slow)}`
+  const isThere = (id: number): boolean => ![...madeFrom(all, id, Uint8Array.from(constant))].some(isLate)
+  const faster = isThere(slow.id) ? `repeat(${many})` : 'hold(init)'
   const next =
     few === 1
-      ? `window(${many}) or every(${many}) on '${fast.name}', or hold(init) on '${slow.name}', ` +
-        'bring them to one rate'
-      : `bring them to one rate with window or every on '${fast.name}', and hold on '${slow.name}'`
+      ? fast.op === 'delay' && !isThere(slow.id)
+        ? `read '${fast.name}' through repeat(${many}), so that it is set once for ${many}; ` +
+          `or set it by hold(init) on '${slow.name}'`
+        : `window(${many}) or every(${many}) on '${fast.name}', or ${faster} on '${slow.name}', ` +
+          'bring them to one rate'
+      : `bring them to one rate with window or every on '${fast.name}', and repeat or hold on '${slow.name}'`
   return faultAt('RateMismatch', node, 'flows of one rate', found, next)
 }
 
@@ -78,7 +110,7 @@ const tooLong = (node: GraphNode, found: string): CompileError =>
 const factorOf = ({ op, attrs }: GraphNode): Ratio | undefined => {
   const n = attrs['n'] as number | undefined
   if (op === 'window' || op === 'every') return [1, n!]
-  if (op === 'hold') return n === undefined ? undefined : [n, 1]
+  if (op === 'hold' || op === 'repeat') return n === undefined ? undefined : [n, 1]
   return [1, 1]
 }
 
@@ -89,7 +121,7 @@ const relate = ({ all, nodes }: Graph, constant: Uint8Array, errors: CompileErro
     if (known === undefined) relations.join(node.id, input, ratio)
     else if (known[0] !== ratio[0] || known[1] !== ratio[1]) {
       const apart = node.op === 'delay' ? known : relations.between(first, input)!
-      errors.push(meeting(node, all[first]!, all[input]!, apart))
+      errors.push(meeting({ all, nodes }, constant, node, all[first]!, all[input]!, apart))
     }
   }
   for (const node of nodes) {
@@ -105,14 +137,15 @@ const relate = ({ all, nodes }: Graph, constant: Uint8Array, errors: CompileErro
   return relations
 }
 
-const checkHolds = (
+const checkFaster = (
   { all, nodes }: Graph,
   constant: Uint8Array,
   relations: Relations,
   errors: CompileError[],
 ): void => {
   for (const node of nodes) {
-    if (node.op !== 'hold' || constant[node.id] === 1) continue
+    if (!isFaster(node) || constant[node.id] === 1) continue
+    const [done, again] = node.op === 'hold' ? ['held', 'hold(init, 4)'] : ['repeated', 'repeat(4)']
     const slow = all[node.inputs[0]!]!
     const ratio = relations.between(node.id, slow.id)
     if (ratio === undefined)
@@ -120,9 +153,9 @@ const checkHolds = (
         faultAt(
           'UnknownRate',
           node,
-          `how many instants a value of ${named(slow)} is held`,
+          `how many instants a value of ${named(slow)} is ${done}`,
           'nothing that it meets is related to it by window or every',
-          'say it: hold(init, 4)',
+          `say it: ${again}`,
         ),
       )
     else if (ratio[0] < ratio[1])
@@ -130,12 +163,34 @@ const checkHolds = (
         faultAt(
           'RateMismatch',
           node,
-          'a slow flow that is held at the rate of a faster one',
+          `a slow flow that is ${done} at the rate of a faster one`,
           `${named(slow)}, which comes ${ratio[1]} times for ${ratio[0]} of what it meets`,
           'bring the faster flow down with window or every',
         ),
       )
   }
+}
+
+const tooLate = (node: GraphNode, from: GraphNode): CompileError =>
+  faultAt(
+    'RateMismatch',
+    node,
+    'a value that is there before the first that it is repeated for: a state, an input, a parameter, ' +
+      'or what follows from these at one rate',
+    `one that follows from ${named(from)}`,
+    'hold(init) has it from the last of them on; or keep it in a state, whose value before is there',
+  )
+
+/** Marks the nodes that come before the first of the values that they belong to. */
+const earlyNodes = ({ all, nodes }: Graph, constant: Uint8Array, errors: CompileError[]): Uint8Array => {
+  const early = Uint8Array.from(constant)
+  for (const node of nodes) {
+    if (node.op !== 'repeat') continue
+    for (const from of madeFrom(all, node.inputs[0]!, early))
+      if (isLate(from)) errors.push(tooLate(node, from))
+  }
+  for (const { id } of nodes) if (constant[id] === 1) early[id] = 0
+  return early
 }
 
 /** The least whole numbers that have the known ratios. */
@@ -184,11 +239,12 @@ export const ratesOf = (
   const errors: CompileError[] = []
   const constant = constants(graph)
   const relations = relate(graph, constant, errors)
-  checkHolds(graph, constant, relations, errors)
+  checkFaster(graph, constant, relations, errors)
+  const early = earlyNodes(graph, constant, errors)
   const fires = errors.length === 0 ? repetitions(graph, constant, relations, errors) : new Int32Array(0)
   if (relations.tooFar !== undefined)
     return E.left([
       tooLong(ir.nodes[relations.tooFar]!, `more than ${limits.rate} values of one flow for one of another`),
     ])
-  return isNonEmpty(errors) ? E.left(errors) : E.right({ fires, constant })
+  return isNonEmpty(errors) ? E.left(errors) : E.right({ fires, constant, early })
 }

@@ -9,13 +9,16 @@ import {
   add,
   compile,
   download,
+  gradients,
   graph,
   hold,
   lane,
   mul,
   orThrow,
   parsePlan,
+  repeat,
   state,
+  sub,
   sum,
   tensor,
   toJSON,
@@ -200,6 +203,33 @@ describe.each(present)('rates on %s', device => {
     })
     expect(session.state.names).toEqual(['w', 'seen'])
     expect([...(await session.state.read('seen')), ...(await session.state.read('w'))]).toEqual([3, 21, -21])
+  })
+
+  it('reads a state that is set once a tick for each value of a tick, and saves it by its name alone', async () => {
+    const steps = graph('steps', { x: two }, ({ x }) => {
+      const s = state({ w: two }, { w: 16 })
+      const w = s.w.pipe(repeat(4))
+      const error = w.pipe(sub(x.pipe(upload())))
+      const { w: gradient } = gradients(error.pipe(mul(error), sum(), mul(0.5)), { w: s.w })
+      s.next({ w: s.w.pipe(sub(gradient.pipe(mul(0.125)))) })
+      return { seen: w.pipe(download()), error: error.pipe(download()) }
+    })
+    const poison = device === 'host' ? { host: { poison: true, jitter: 3 } } : {}
+    await using session = await opened(steps, device, poison)
+    const seen: number[][] = []
+    const run = async (values: Float32Array[]) =>
+      session.run({ x: pulled(values) }).forEach(lease => {
+        using held = lease
+        seen.push([...held.seen])
+      })
+    await run(pairs(8))
+    // The means of 1 … 4 and of 5 … 8; each step goes half of the way.
+    const [first, second] = [(16 + 2.5) / 2, (16 - 2.5) / 2]
+    expect(seen).toEqual([new Array(8).fill(16), new Array(4).fill([first, second]).flat()])
+    expect(session.state.names).toEqual(['w'])
+    await session.state.write('w', pair(8))
+    await run(pairs(4))
+    expect(seen[2]).toEqual(new Array(4).fill([8, -8]).flat())
   })
 
   it('runs from a file as it does from the compiler', async () => {

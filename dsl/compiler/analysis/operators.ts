@@ -16,6 +16,7 @@ export const structural: ReadonlySet<string> = new Set([
   'window',
   'every',
   'hold',
+  'repeat',
   'kernel',
   'port',
 ])

@@ -73,7 +73,9 @@ const kernelFault = (
 }
 
 /** Operators of one value whose type is that of the value, or of n of them. */
-const keepsType: ReadonlySet<string> = new Set(['upload', 'download', 'delay', 'window', 'every', 'hold'])
+const keepsType: ReadonlySet<string> = new Set([
+  ...['upload', 'download', 'delay', 'window', 'every', 'hold', 'repeat'],
+])
 
 /**
  * Types are inferred again once every dimension is a number: only now may `['batch', 4]` and `[8, 'n']`
@@ -88,7 +90,9 @@ const typeFault = (
   const init = node.op === 'delay' || node.op === 'hold' ? initLength(node.attrs['init'], output) : undefined
   if (init) return fault(init._tag, node.at, node.name, init.wanted, init.found, init.next)
   const counted =
-    node.op === 'window' || node.op === 'every' || (node.op === 'hold' && node.attrs['n'] !== undefined)
+    node.op === 'window' ||
+    node.op === 'every' ||
+    ((node.op === 'hold' || node.op === 'repeat') && node.attrs['n'] !== undefined)
   if (counted && !isCount(node.attrs['n']))
     return fault(
       'BadAttribute',

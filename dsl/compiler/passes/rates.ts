@@ -7,7 +7,7 @@ import { type Passed, pass } from '../analysis/pass.js'
 //   x · window(x, 2)  →  x twice a tick · window(x, 2) once a tick
 //
 // After this pass every flow has a rate, and a repetition vector exists: flows of different rates meet only
-// at window, every and hold.
+// at window, every, hold and repeat.
 
 /** The graph with the rates of its flows; undefined: every flow comes once a tick. */
 export interface Rated extends Checked {

@@ -36,7 +36,8 @@ const keyOf = (value: unknown): string => {
   return String(value)
 }
 
-// Two sources or two states are never the same, and a hold takes its rate from its readers. Merging two
+// Two sources or two states are never the same, and a hold or a repeat takes its rate from its
+// readers. Merging two
 // streamed uploads, or two gathers of the same shards, would hold the first in memory until the second's
 // reader. A kernel that donates changes memory.
 const isPure = (node: GraphNode, nodes: readonly GraphNode[]): boolean => {
@@ -45,6 +46,7 @@ const isPure = (node: GraphNode, nodes: readonly GraphNode[]): boolean => {
     case 'param':
     case 'delay':
     case 'hold':
+    case 'repeat':
       return false
     case 'upload':
       return node.attrs['ahead'] === undefined && nodes[node.inputs[0]!]!.op !== 'param'

@@ -16,7 +16,7 @@ import { Instances, isAlone } from './unroll/instances.js'
 //
 // After this pass every node comes once a tick. A node that came r times a tick is unrolled into its
 // instances `name[0]` to `name[r - 1]`, as far as something needs them. A `window` gathers as many inputs as
-// it has values; a value that is fed is a `part` of its input; every, hold and delay are replaced by the
+// it has values; a value that is fed is a `part` of its input; every, hold, repeat and delay are replaced by the
 // instances that they stand for, and where that is an instance of the tick before, by a `delay`.
 
 class Unrolling {
@@ -55,13 +55,14 @@ class Unrolling {
       if (others === undefined) often.set(rates.fires[id]!, [id])
       else others.push(id)
     }
-    for (const coming of instantsOf(often.keys())) {
+    const begun = ir.nodes.filter(({ id }) => rates.early[id] === 1).map(({ id }) => rates.fires[id]!)
+    for (const { coming, early } of instantsOf(often.keys(), begun)) {
       const numbers = new Map(coming.map(({ fires, copy }) => [fires, copy]))
       const now = Int32Array.from(coming.flatMap(({ fires }) => often.get(fires)!))
       if (coming.length > 1) now.sort()
       for (const id of now) {
         const copy = numbers.get(rates.fires[id]!)!
-        if (live[base[id]! + copy]) this.instance(id, copy)
+        if (live[base[id]! + copy] && (rates.early[id] === 1) === early) this.instance(id, copy)
       }
     }
     for (const { id } of ir.nodes)
@@ -102,15 +103,16 @@ class Unrolling {
     if (node.op === 'after' && node.place === 'host') return
     const spec = this.ir.specs[id]!
     const key = this.instances.base[id]! + copy
-    this.turn = this.turnAt(this.rates.constant[id] ? 0 : this.rates.fires[id]!, copy)
+    this.turn = this.turnAt(id, copy)
     const given = node.op === 'upload' ? this.host(node.inputs[0]!, copy) : this.inputs(node, key)
     const name = this.rates.fires[id] === 1 ? node.name : `${node.name}[${copy}]`
     const look = isAlone(node) ? { op: 'reshape', attrs: { shape: spec.shape } } : undefined
     this.made[key] = this.push({ ...node, ...look, name, inputs: given }, spec)
   }
 
-  private turnAt(fires: number, copy: number): number {
-    const key = `${fires} ${copy}`
+  private turnAt(id: number, copy: number): number {
+    const { constant, fires, early } = this.rates
+    const key = `${constant[id] ? 0 : fires[id]!} ${copy}${early[id] ? ' early' : ''}`
     let turn = this.turns.get(key)
     if (turn === undefined) this.turns.set(key, (turn = 1 + this.turns.size))
     return turn

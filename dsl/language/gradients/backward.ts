@@ -20,6 +20,7 @@ import { reshapeOperator } from '../operators/reshape.js'
 import { rowsAdded } from '../operators/scatter-add.js'
 import { sliceOperator } from '../operators/slice.js'
 import { transposeOperator } from '../operators/transpose.js'
+import { windowed } from '../operators/window.js'
 
 /** A node, or an operator that is composed of several, whose gradient is being made. */
 export interface Differentiated {
@@ -183,6 +184,13 @@ export class Backward extends Parts {
   /** The sums of the rows of each index, in so many rows. */
   addRows(x: FlowValue, indices: FlowValue, to: { readonly axis: number; readonly size: number }): FlowValue {
     return rowsAdded(this.at, this.here(x), indices, to)
+  }
+
+  /** The sum of n values in a row, once for n. */
+  sumOf(x: FlowValue, n: number): FlowValue {
+    const node = { op: 'window', inputs: [x.id], attrs: { n }, spec: windowed(x.spec, n) } as const
+    const values = x.builder.flow({ ...node, place: 'device', lane: this.hint, at: this.at }, this.hint)
+    return this.reduce('sum', values, [0], false)
   }
 
   /** The gradient in the whole shape of the value that it is of. */

@@ -14,6 +14,7 @@ import {
   transposeRule,
 } from './layout.js'
 import { matmulRule, ropeRule } from './products.js'
+import { repeatRule } from './rates.js'
 import {
   cumsumRule,
   extremeRule,
@@ -57,6 +58,7 @@ export const rules: Readonly<Record<string, Rule>> = Object.freeze(
     pad: padRule,
     pool: poolRule,
     reduceScatter: reduceScatterRule,
+    repeat: repeatRule,
     reshape: reshapeRule,
     rope: ropeRule,
     scatterAdd: scatterAddRule,
@@ -81,7 +83,7 @@ export const withoutRule: Readonly<Record<string, string>> = Object.freeze(
     attentionGradient: 'write attention out by products and a softmax, for gradients of gradients',
     broadcast: 'ask for the gradient of what each rank has: allReduce and allGather have one',
     every: rates,
-    hold: rates,
+    hold: `repeat(n) has one, of a value that is there before the faster ones; else ${rates}`,
     kernel: 'write its gradient out, or ask for gradients on either side of the kernel',
     permute: 'ask for gradients on either side of it, and permute them back',
     port: 'write its gradient out, or ask for gradients on either side of the kernel',

@@ -7,7 +7,7 @@ import { badAttribute } from '../messages.js'
 export const isCount = (n: unknown): n is number =>
   Number.isSafeInteger(n) && (n as number) >= 1 && (n as number) <= limits.rate
 
-/** The n of `window`, `every` and `hold`; 1 where the argument is invalid. */
+/** The n of `window`, `every`, `hold` and `repeat`; 1 where the argument is invalid. */
 export const countOf = (builder: Builder, at: Where, subject: string, n: unknown): number => {
   if (isCount(n)) return n
   builder.report(

@@ -240,6 +240,28 @@ describe('gradients', () => {
     expect(lanes.get('gradients[0].allGather[0].reduceScatter')).toBe('wire')
   })
 
+  it('add up over the values that one is repeated for', async () => {
+    const sizes = tensor('f32', [2])
+    const steps = (n?: number) =>
+      graph('micro', { x: sizes }, ({ x }: Any) => {
+        const s = b.state({ w: sizes, b: sizes }, { w: 3, b: 1 })
+        const error = s.w.pipe(b.repeat(n), b.mul(x.pipe(b.upload())), b.sub(s.b.pipe(b.repeat(n))))
+        const by = gradients(error.pipe(b.mul(error), b.sum()), { w: s.w, b: s.b })
+        s.next({ w: s.w.pipe(b.sub(by.w.pipe(b.mul(0.01)))), b: s.b.pipe(b.sub(by.b.pipe(b.mul(0.01)))) })
+        return { w: by.w.pipe(download()), b: by.b.pipe(download()) }
+      })
+    const values = [1, 2, 3, 4].map(k => Float32Array.of(k, -k))
+    const { w, b: by } = (await firstValueFrom(interpret(steps(4))({ x: values }) as never)) as Any
+    const errors = [1, -1].map(sign => [1, 2, 3, 4].map(k => 3 * sign * k - 1))
+    const sum = (all: number[]) => all.reduce((a, c) => a + c, 0)
+    for (const i of [0, 1]) {
+      expect(w[i]).toBeCloseTo(sum(errors[i]!.map((e, k) => 2 * e * [1, -1][i]! * (k + 1))), 3)
+      expect(by[i]).toBeCloseTo(sum(errors[i]!.map(e => -2 * e)), 3)
+    }
+    const [unknown] = b.compile(steps()).left
+    expect(unknown).toMatchObject({ _tag: 'NoGradient', next: 'say how many values: repeat(4)' })
+  })
+
   const problemsOf = (body: () => Any): Any => {
     const plan = b.compile(graph('wrong', {}, body))
     return plan._tag === 'Left' ? plan.left : []

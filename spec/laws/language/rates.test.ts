@@ -22,7 +22,9 @@ import {
   param,
   relu,
   renderAll,
+  repeat,
   scan,
+  state,
   sub,
   sum,
   tensor,
@@ -156,6 +158,114 @@ describe('the meaning of rates', () => {
     expect(await yielded(net, 12)).toEqual(await lastValueFrom(byHand))
     // The weights are one state, though a delay and a hold both remember them.
     expect(orThrow(compile(net)).buffers.filter(({ life }) => life === 'state')).toHaveLength(1)
+  })
+})
+
+describe('the meaning of repeat', () => {
+  const steps = graph({ x: one }, ({ x }) => {
+    const s = state({ w: one }, { w: 16 })
+    const w = s.w.pipe(repeat())
+    const gradient = w.pipe(sub(x.pipe(upload())), window(4), mean(0))
+    s.next({ w: s.w.pipe(sub(gradient.pipe(mul(0.5)))) })
+    return { y: w.pipe(download()) }
+  })
+
+  it('is the value that a state has before, for each value of the faster flow', async () => {
+    // Micro-batches 1 … 4, 5 … 8, 9 … 12, of which 2.5, 6.5 and 10.5 are the means.
+    const weights = [16, 16 - (16 - 2.5) / 2, 7.875, 9.1875]
+    weights[2] = weights[1]! - (weights[1]! - 6.5) / 2
+    expect(await yielded(steps, 12)).toEqual(weights.slice(0, 3).map(w => [w, w, w, w]))
+  })
+
+  it('is the value of this tick, of an input and what is made of it, where a hold has that of the tick before', async () => {
+    const net = graph({ x: one, z: one }, ({ x, z }) => {
+      const [fast, slow] = [x.pipe(upload()), z.pipe(upload(), mul(10))]
+      const both = slow.pipe(repeat(), mul(100), add(slow.pipe(hold(0))))
+      return { y: fast.pipe(mul(0), add(both), every(1), download()), n: fast.pipe(window(2), download()) }
+    })
+    const slower = graph({ x: one, z: one }, ({ x, z }) => {
+      const slow = z.pipe(upload(), mul(10))
+      const fast = x.pipe(upload())
+      const sums = fast.pipe(window(2), sum(0), add(slow))
+      return {
+        y: fast.pipe(mul(0), add(slow.pipe(repeat(), mul(100))), add(slow.pipe(hold(0))), download()),
+        sums: sums.pipe(download()),
+      }
+    })
+    const rows = interpret(slower)({ x: values(4), z: values(2) })
+    const ticks = await lastValueFrom(rows.pipe(toArray()))
+    expect(ticks.map(({ y, sums }) => [...y, ...sums])).toEqual([
+      [1000, 1010, 13],
+      [2010, 2020, 27],
+    ])
+    expect(isLeft(compile(net))).toBe(true)
+  })
+
+  it('nests, and meets a window, every and delay of the slow value', async () => {
+    const net = graph({ x: one, z: one }, ({ x, z }) => {
+      const slow = z.pipe(upload())
+      const inner = slow.pipe(add(slow.pipe(delay(100))), repeat(2))
+      const fast = x.pipe(upload(), mul(0), add(inner.pipe(mul(10), repeat(2))))
+      return {
+        y: fast.pipe(download()),
+        two: inner.pipe(window(4), download()),
+        last: slow.pipe(every(2), download()),
+      }
+    })
+    const rows = interpret(net)({ x: values(8), z: values(2) })
+    const [tick] = await lastValueFrom(rows.pipe(toArray()))
+    expect([...tick!.y]).toEqual([...Array(4).fill(1010), ...Array(4).fill(30)])
+    expect([...tick!.two]).toEqual([101, 101, 3, 3])
+    expect([...tick!.last]).toEqual([2])
+  })
+
+  it('of a parameter is the parameter', async () => {
+    const net = graph({ x: one }, ({ x }) => {
+      const w = param('w', one).pipe(mul(2), repeat())
+      return { y: x.pipe(upload(), add(w), window(2), download()) }
+    })
+    expect(await yielded(net, 2, { params: { w: Float32Array.of(10) } })).toEqual([[21, 22]])
+  })
+
+  test('costs no memory: the weights are one state', () => {
+    const { buffers } = orThrow(compile(steps))
+    expect(buffers.filter(({ life }) => life === 'state').map(({ name }) => name)).toEqual(['w'])
+  })
+
+  test('refuses what comes with the last of the values that it would be repeated for', () => {
+    const net = graph({ x: one }, ({ x }) => {
+      const fast = x.pipe(upload())
+      return { y: fast.pipe(sub(fast.pipe(window(4), mean(0), repeat())), download()) }
+    })
+    const [error, ...others] = faultsOf(net)
+    expect(others).toEqual([])
+    expect(error).toMatchObject({ _tag: 'RateMismatch', subject: 'repeat[0]' })
+    expect(error!.found).toContain("one that follows from 'window[0]'")
+  })
+
+  test('is what an error advises for a state, and is asked how often where nothing says it', () => {
+    const meets = graph({ x: one }, ({ x }) => {
+      const s = state({ w: one })
+      const d = x.pipe(upload(), sub(s.w))
+      s.next({ w: d.pipe(window(4), mean(0)) })
+      return { d: d.pipe(download()) }
+    })
+    expect(faultsOf(meets)[0]!.next).toContain("read 'w' through repeat(4)")
+    const met = graph({ x: one, z: one }, ({ x, z }) => {
+      const [fast, slow] = [x.pipe(upload()), z.pipe(upload())]
+      const n = fast.pipe(window(4), sum(0), add(slow), download())
+      return { n, y: fast.pipe(add(slow), download()) }
+    })
+    expect(faultsOf(met).map(({ next }) => next)).toEqual([
+      "window(4) or every(4) on 'x', or repeat(4) on 'z', bring them to one rate",
+    ])
+    const alone = graph({ x: one }, ({ x }) => ({ y: x.pipe(upload(), repeat(), download()) }))
+    expect(faultsOf(alone)).toMatchObject([{ _tag: 'UnknownRate', next: 'say it: repeat(4)' }])
+    const slower = graph({ x: one }, ({ x }) => {
+      const fast = x.pipe(upload())
+      return { y: fast.pipe(repeat(), add(fast.pipe(every(2))), download()) }
+    })
+    expect(faultsOf(slower).map(({ _tag }) => _tag)).toEqual(['RateMismatch'])
   })
 })
 

@@ -1,17 +1,17 @@
 import type { GraphNode } from '../../../ir/graph.js'
-import { newest } from '../../../language/instants.js'
+import { current, newest } from '../../../language/instants.js'
 import { isNamedState } from '../../../language/live.js'
 import type { Rates } from '../../../language/rates.js'
 import { isView } from '../../analysis/operators.js'
 import type { Rated } from '../rates.js'
 
 // Instances are numbered by *key*: instance i of node v has the key `base[v] + i`, and behind all instances
-// the state of node v has the key `total + v`. Instances of every, hold and delay are no nodes: each stands
+// the state of node v has the key `total + v`. Instances of every, hold, repeat and delay are no nodes: each stands
 // for an instance of another node, or for a state.
 
 /** A window of one value: the same bytes. */
 export const isAlone = ({ op, attrs }: GraphNode): boolean => op === 'window' && attrs['n'] === 1
-const looksAcross: ReadonlySet<string> = new Set(['window', 'every', 'hold', 'delay'])
+const looksAcross: ReadonlySet<string> = new Set(['window', 'every', 'hold', 'repeat', 'delay'])
 
 const isSameState = (a: GraphNode, b: GraphNode): boolean => {
   if (a.lane?.name !== b.lane?.name || a.attrs['name'] !== b.attrs['name']) return false
@@ -52,7 +52,7 @@ export class Instances {
     this.mark()
   }
 
-  /** The key that instance `copy` of a node stands for: its own, except for every, hold and delay. */
+  /** The key that instance `copy` of a node stands for: its own, except for every, hold, repeat and delay. */
   resolve(node: number, copy: number): number {
     const { rates, base, total, same } = this
     const { fires, constant } = rates
@@ -64,8 +64,9 @@ export class Instances {
       if (constant[id] === 1) at = 0
       if (op === 'every') at = (at + 1) * (attrs['n'] as number) - 1
       else if (op === 'hold' && constant[id] === 0) at = newest(at, fires[id]!, fires[from!]!)
+      else if (op === 'repeat' && constant[id] === 0) at = current(at, fires[id]!, fires[from!]!)
       else if (op === 'delay') at--
-      else if (op !== 'hold') return base[id]! + at
+      else if (op !== 'hold' && op !== 'repeat') return base[id]! + at
       if (at < 0) return total + same[id]!
       id = from!
     }
