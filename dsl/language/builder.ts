@@ -54,7 +54,10 @@ const none: Readonly<Record<string, never>> = Object.freeze({})
 export class Builder {
   readonly nodes: GraphNode[] = []
   readonly outputs: GraphOutput[] = []
+  /** The errors, each once. */
   readonly problems: CompileError[] = []
+  /** How many errors were reported, each as often as it was. */
+  reports = 0
   readonly params = new Set<string>()
   readonly states = new Set<string>()
   /** Groups of states whose next values are not set yet, each by its first node: how to report it. */
@@ -71,6 +74,7 @@ export class Builder {
   private readonly lanes = new Map<string, LaneSpec>()
   private readonly communicators = new Map<string, Communicator>()
   private readonly checked = new Set<unknown>()
+  private readonly known = new Set<string>()
   /** The operator whose parts are being made. */
   private whole: { readonly subject: string; readonly name: string; reported: boolean } | undefined
 
@@ -81,7 +85,12 @@ export class Builder {
     // One mistake would make several parts wrong: the first error names the operator, the others add nothing.
     if (whole?.reported) return
     if (whole) whole.reported = true
-    this.problems.push({ ...error, at: at.toString(), subject: whole?.subject ?? subject })
+    this.reports++
+    const problem = { ...error, at: at.toString(), subject: whole?.subject ?? subject }
+    // A line that is run for each layer makes the same mistake each time.
+    const text = JSON.stringify(problem)
+    if (!this.known.has(text)) this.problems.push(problem)
+    this.known.add(text)
   }
 
   /**
@@ -102,6 +111,7 @@ export class Builder {
   node(made: NewNode): number {
     const id = this.nodes.length
     const { op, inputs, spec, place, at } = made
+    if (this.guesses.size > 0 && inputs.some(input => this.guesses.has(input))) this.guesses.add(id)
     this.nodes.push({
       id,
       op,

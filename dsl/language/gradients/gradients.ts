@@ -158,7 +158,7 @@ export const gradients = <D extends DType, S extends Shape, const B extends Valu
 ): Gradients<B> => {
   const at = here()
   const builder = builderOf(loss)
-  const { length } = builder.problems
+  const { reports } = builder
   const taken = builder.take(loss, 'device', at, 'gradients', 'the loss')
   const values = valuesOf(builder, by, at)
   const isGuess = builder.guesses.has(taken.id)
@@ -169,7 +169,7 @@ export const gradients = <D extends DType, S extends Shape, const B extends Valu
       shapeMismatch('one float as the loss', showSpec(taken.spec), 'reduce it first: pipe(mean())'),
     )
   if (values === undefined) return {} as Gradients<B>
-  if (isGuess || builder.problems.length > length) return values as unknown as Gradients<B>
+  if (isGuess || builder.reports > reports) return values as unknown as Gradients<B>
   const made = builder.parts('gradients', () => {
     const known = new Reverse(taken, Object.values(values), at).run()
     return Object.entries(values).map(([name, value]) => {

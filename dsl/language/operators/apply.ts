@@ -44,7 +44,7 @@ export const apply = (
   const specs = new Array<TensorSpec>(inputs.length)
   inputs[0] = first.id
   specs[0] = first.spec
-  const { length } = builder.problems
+  const { reports } = builder
   const { guesses } = builder
   let follows = guesses.size > 0 && guesses.has(first.id)
   for (let i = 0; i < others.length; i++) {
@@ -58,7 +58,7 @@ export const apply = (
   const inferred = E.isLeft(known) ? known : operator.infer(specs, known.right)
   // The type of an operand that is none, or that follows from an error, is a guess: that it does not fit is no
   // further error.
-  const isGuess = follows || builder.problems.length > length
+  const isGuess = follows || builder.reports > reports
   if (E.isLeft(inferred) && !isGuess) builder.report(at, name, inferred.left)
   const isKnown = E.isRight(inferred) || (operator.keepsType === true && E.isLeft(known))
   if (isGuess || !isKnown) guesses.add(builder.nodes.length)

@@ -12,7 +12,8 @@ export const delay = (init: Init, options?: StateOptions) => {
   const at = here()
   const later = (x: unknown): unknown => {
     const value = piped(x, 'device', at, 'delay')
-    return stateNode(value, at, 'delay', value.spec, { next: value.id, init, options })
+    const first = value.builder.guesses.has(value.id) ? 0 : init
+    return stateNode(value, at, 'delay', value.spec, { next: value.id, init: first, options })
   }
   return later as <A extends AnyTensor>(x: Flow<'device', A>) => Flow<'device', A>
 }

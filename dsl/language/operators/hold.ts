@@ -18,7 +18,7 @@ export const hold = (init: Init, n?: number) => {
   const at = here()
   const held = (x: unknown): unknown => {
     const { builder, id, spec, hint } = piped(x, 'device', at, 'hold')
-    const first = initOf(builder, at, 'hold', spec, init)
+    const first = builder.guesses.has(id) ? 0 : initOf(builder, at, 'hold', spec, init)
     const attrs = n === undefined ? { init: first } : { init: first, n: countOf(builder, at, 'hold', n) }
     return builder.flow({ op: 'hold', inputs: [id], attrs, spec, place: 'device', lane: hint, at }, hint)
   }

@@ -35,7 +35,10 @@ export const scan: Scan = ((next: unknown, init: unknown, third?: unknown, fourt
     const spec = state === undefined ? source.spec : builder.spec(state, at, 'scan')
     // Until the body has run, the delay is its own input, so that the graph is well formed even if the body
     // throws.
-    const acc = stateNode(source, at, 'scan', spec, { next: builder.nodes.length, init, options })
+    const isGuess = state === undefined && builder.guesses.has(source.id)
+    const first = isGuess ? 0 : init
+    const acc = stateNode(source, at, 'scan', spec, { next: builder.nodes.length, init: first, options })
+    if (isGuess) builder.guesses.add(acc.id)
     if (!bodies.isTooDeep) {
       const value = nextOf(next, acc, source, at) ?? acc
       return new FlowValue(builder, value.id, value.spec, value.place, hint)

@@ -157,7 +157,7 @@ export const closeState = (
 ): FlowValue => {
   const { builder, spec } = state
   const value = builder.take(next, 'device', at, subject, role, spec)
-  if (showSpec(value.spec) !== showSpec(spec))
+  if (showSpec(value.spec) !== showSpec(spec) && !builder.guesses.has(value.id))
     builder.report(
       at,
       subject,

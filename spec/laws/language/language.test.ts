@@ -10,6 +10,7 @@ import {
   delay,
   download,
   graph,
+  hold,
   irOf,
   kernel,
   lane,
@@ -25,9 +26,13 @@ import {
   scan,
   setPositionMapper,
   slice,
+  state,
+  sum,
   tensor,
   transpose,
   upload,
+  where,
+  window,
 } from '../../../dsl/index.js'
 import { boundKernel, donatedReads, type KernelAttrs } from '../../../dsl/language/bound-kernel.js'
 import { runs } from '../../fixtures/runs.js'
@@ -271,6 +276,23 @@ describe('all errors are kept, and the flow continues', () => {
     expect(irOf(made).problems.map(({ _tag, subject }) => `${_tag} ${subject}`)).toEqual([
       'ShapeMismatch reshape',
       'BadAttribute slice',
+    ])
+  })
+
+  it('what follows from an error is none in states and other rates, and a line that is run again says it once', () => {
+    const made = graph(x4, ({ x }) => {
+      const row = x.pipe(upload())
+      const shapes = { w: tensor('f32', [3, 4]), v: tensor('f32', [4]) }
+      const s = state(shapes)
+      const bad = row.pipe(sum()) as Anything // no condition
+      const next = (name: 'w' | 'v') => bad.pipe(where(s[name], 0))
+      const [w, v] = (['w', 'v'] as const).map(next)
+      const later = w.pipe(delay(new Array(12).fill(1)), window(2), hold(new Array(24).fill(1)))
+      s.next({ w, v })
+      return { w: later.pipe(download()) }
+    })
+    expect(irOf(made).problems.map(({ _tag, subject }) => `${_tag} ${subject}`)).toEqual([
+      'DTypeMismatch where',
     ])
   })
 
