@@ -4,7 +4,7 @@
 import { readFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import { compile, distance, meaning, orThrow } from 'braid-gpu'
-import { type OpenOptions, open, pulled } from 'braid-gpu/runtime'
+import { type OpenOptions, open, pulledTogether } from 'braid-gpu/runtime'
 import { lastValueFrom, map, tap, toArray } from 'rxjs'
 import { shapes, training, writing } from './network.js'
 import { batch, batches, context, places, sample } from './text.js'
@@ -79,7 +79,7 @@ const main = async (): Promise<boolean> => {
   const net = training(rate)
   await using session = orThrow(await open(orThrow(compile(net)), { device })())
   row('device', session.device.name)
-  const feeds = { tokens: pulled(batches(text, 'tokens')), target: pulled(batches(text, 'target')) }
+  const feeds = pulledTogether(batches(text), ['tokens', 'target'])
   let done = 0
   const losses = await lastValueFrom(
     session.run(feeds, { ticks: steps }).pipe(

@@ -1,6 +1,6 @@
 // For the command line: `npx braid run examples/train/program.ts --device host --ticks 20 --check`.
 import { program } from 'braid-gpu'
-import { pulled } from 'braid-gpu/runtime'
+import { pulledTogether } from 'braid-gpu/runtime'
 import { training } from './network.js'
 import { batches, sample } from './text.js'
 
@@ -8,5 +8,5 @@ const text = new TextEncoder().encode(sample)
 
 export default program({
   graph: training(0.5),
-  feeds: () => ({ tokens: pulled(batches(text, 'tokens')), target: pulled(batches(text, 'target')) }),
+  feeds: () => pulledTogether(batches(text), ['tokens', 'target']),
 })

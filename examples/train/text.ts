@@ -21,6 +21,6 @@ export const places = (text: Uint8Array, step: number) => {
   return { tokens, target }
 }
 
-export function* batches(text: Uint8Array, key: 'tokens' | 'target') {
-  for (let step = 0; ; step++) yield places(text, step)[key]
+export function* batches(text: Uint8Array) {
+  for (let step = 0; ; step++) yield places(text, step)
 }

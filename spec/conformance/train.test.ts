@@ -4,7 +4,7 @@ import { lastValueFrom, map, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import { training } from '../../examples/train/network.js'
 import { batches, sample } from '../../examples/train/text.js'
-import { pulled } from '../../runtime/index.js'
+import { pulledTogether } from '../../runtime/index.js'
 import { opened, present } from './devices.js'
 
 const main = new URL('../../examples/train/main.ts', import.meta.url).pathname
@@ -24,7 +24,7 @@ describe.each(present)('examples/train on %s', device => {
     const text = new TextEncoder().encode(sample)
     const losses = async (mode: 'eager' | 'graph', inFlight: number): Promise<number[]> => {
       await using session = await opened(training(0.5), device, { compile: { mode, inFlight } })
-      const feeds = { tokens: pulled(batches(text, 'tokens')), target: pulled(batches(text, 'target')) }
+      const feeds = pulledTogether(batches(text), ['tokens', 'target'])
       return await lastValueFrom(
         session.run(feeds, { ticks: 40 }).pipe(
           map(lease => {
