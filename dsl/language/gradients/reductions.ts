@@ -4,6 +4,7 @@ import type { Dim } from '../../ir/tensor.js'
 import type { FlowValue } from '../builder.js'
 import { cumsumOperator } from '../operators/cumsum.js'
 import { iotaOperator } from '../operators/iota.js'
+import { oneHotOperator } from '../operators/one-hot.js'
 import type { Backward, Differentiated, Rule } from './backward.js'
 
 /** The axes that a reduction leaves out, or leaves with size 1. */
@@ -94,6 +95,27 @@ export const logSoftmaxRule: Rule = (of, gradient, make) => [
 
 export const logSumExpRule: Rule = ({ inputs: [x], output }, gradient, make) => [
   () => make.map((a, y, g) => a.sub(y).exp().mul(g), make.here(x!), output, gradient),
+]
+
+/** The share of each class, less 1 for the right one; of a row without one, 0. */
+export const crossEntropyRule: Rule = ({ inputs: [x, label], output, attrs }, gradient, make) => [
+  () => {
+    const known = attrs as Readonly<Record<'classes' | 'most' | 'rest' | 'isClass', number>>
+    const [most, rest, isClass] = [known.most, known.rest, known.isClass].map(id =>
+      make.value(output.builder, id),
+    ) as [FlowValue, FlowValue, FlowValue]
+    const rows = make.reshape(label!, label!.spec.shape.slice(0, -1))
+    const right = make.apply(oneHotOperator, rows, [], { classes: known.classes, to: 'f32' })
+    return make.map(
+      (a, m, r, hot, c, g) => c.gt(0).select(a.sub(m).sub(r).exp().sub(hot).mul(g), 0),
+      make.here(x!),
+      most,
+      rest,
+      right,
+      isClass,
+      gradient,
+    )
+  },
 ]
 
 /**

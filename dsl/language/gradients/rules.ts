@@ -16,6 +16,7 @@ import {
 import { matmulRule, ropeRule } from './products.js'
 import { repeatRule } from './rates.js'
 import {
+  crossEntropyRule,
   cumsumRule,
   extremeRule,
   logSoftmaxRule,
@@ -44,6 +45,7 @@ export const rules: Readonly<Record<string, Rule>> = Object.freeze(
     cast: castRule,
     concat: concatRule,
     conv: convRule,
+    crossEntropy: crossEntropyRule,
     cumsum: cumsumRule,
     expand: expandRule,
     gather: gatherRule,

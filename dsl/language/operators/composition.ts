@@ -19,6 +19,8 @@ import { reshapeOperator } from './reshape.js'
 import { broadcast } from './shapes.js'
 import { sumOperator } from './sum.js'
 
+const largestFloat = 3.4028234663852886e38
+
 const reductions = { mean: meanOperator, sum: sumOperator }
 
 type Elements<F extends readonly FlowValue[]> = { readonly [K in keyof F]: Expression }
@@ -60,6 +62,17 @@ export class Parts {
     const powers = this.map((a, m) => a.sub(m).exp(), x, most)
     const shares = this.map((p, total) => p.div(total), powers, this.reduce('sum', powers, axes))
     return this.composite('softmax', shares, [x], { axes })
+  }
+
+  /**
+   * Of a value of f32: the largest element along the axes, and the logarithm of the sum of exp(x) less it. Both
+   * have these axes with size 1.
+   */
+  logSum(x: FlowValue, axes: readonly number[]): { readonly most: FlowValue; readonly rest: FlowValue } {
+    // An infinite maximum is left in place: what it is taken away from would be NaN.
+    const most = this.map(m => m.abs().le(largestFloat).select(m, 0), this.largest(x, axes))
+    const powers = this.map((a, m) => a.sub(m).exp(), x, most)
+    return { most, rest: this.map(t => t.log(), this.reduce('sum', powers, axes)) }
   }
 
   /** The value, which gradients take for that of one operator of these inputs. */

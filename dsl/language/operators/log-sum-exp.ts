@@ -6,8 +6,6 @@ import { named, withOptions } from './options.js'
 import { type Along, type Axes, alongOf, type ReduceOptions, type WholeOptions } from './reduce.js'
 import type { Device, Floats, Reduced, ReducedWhole, Shape } from './types.js'
 
-const largestFloat = 3.4028234663852886e38
-
 /** A reduction of floats along axes, or of all elements, with options by name. */
 export interface FloatReduction {
   <const A extends Axes, const K extends boolean = false>(
@@ -31,11 +29,8 @@ export const alongFloats = (options: unknown) =>
 export const logSumExp = ((options: unknown) =>
   composed('logSumExp', here(), alongFloats(options), (parts, given, { axes, keepDims }: Along) =>
     parts.inFloat(given, x => {
-      // An infinite maximum is left in place: what it is taken away from would be NaN.
-      const finite = parts.map(m => m.abs().le(largestFloat).select(m, 0), parts.largest(x, axes))
-      const powers = parts.map((a, m) => a.sub(m).exp(), x, finite)
-      const total = parts.reduce('sum', powers, axes)
-      const value = parts.map((t, m) => t.log().add(m), total, finite)
+      const { most, rest } = parts.logSum(x, axes)
+      const value = parts.map((r, m) => r.add(m), rest, most)
       const kept = parts.composite('logSumExp', value, [x], { axes })
       return keepDims ? kept : parts.without(kept, axes)
     }),

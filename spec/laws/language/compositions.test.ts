@@ -257,6 +257,35 @@ describe('softmax and norms', () => {
   })
 })
 
+describe('crossEntropy', () => {
+  const scores = f32([3, 4], 1, 2, 3, 4, 1e4, -1e4, 1e4, 0, 5, 5, 5, 5)
+  const labels = (...values: number[]) => typed('i32', [values.length], ...values)
+  const lost = (x: Given, of: Given) => compute([x, of], (a, l) => a.pipe(braid.crossEntropy(l as never)))
+
+  it('is the logarithm of what the right class has, along the last axis', async () => {
+    const { shape, values } = await lost(scores, labels(0, 2, 3))
+    expect(shape).toEqual([3])
+    near(values, [Math.log(1 + Math.E + Math.E ** 2 + Math.E ** 3), Math.log(2), Math.log(4)], 1e-6)
+    const cube = f32([2, 1, 3], 0, 0, 0, 0, Math.log(2), 0)
+    near((await lost(cube, typed('u8', [2, 1], 1, 1))).values, [Math.log(3), Math.log(2)], 1e-6)
+    expect((await lost(typed('bf16', [1, 2], 3, 3), labels(1))).dtype).toBe('bf16')
+  })
+
+  it('is 0 where the label is no class', async () => {
+    near((await lost(scores, labels(-1, 4, 3))).values, [0, 0, Math.log(4)], 1e-6)
+  })
+
+  it('refuses labels of another shape or type, and whole numbers', () => {
+    const problems = (x: Given, of: Given) =>
+      problemsOf([x, of], (a, l) => a.pipe(braid.crossEntropy(l as never)))
+    expect(problems(scores, labels(1, 2))).toEqual(['ShapeMismatch'])
+    expect(problems(scores, typed('i32', [3, 1], 1, 2, 3))).toEqual(['ShapeMismatch'])
+    expect(problems(scores, f32([3], 1, 2, 3))).toEqual(['DTypeMismatch'])
+    expect(problems(typed('i32', [3, 4]), labels(1, 2, 3))).toEqual(['DTypeMismatch'])
+    expect(problems(f32([]), labels())).toEqual(['ShapeMismatch'])
+  })
+})
+
 describe('parts of an operator', () => {
   it('have names that begin with its own, and its place', () => {
     const net = braid.graph({ x: braid.tensor('bf16', [2, 3]) }, ({ x }) => {

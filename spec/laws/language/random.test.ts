@@ -62,6 +62,22 @@ describe('uniform and normal', () => {
     }
   })
 
+  it('dropout drops so many, and leaves the mean', async () => {
+    const of = (p: number) => (x: braid.DeviceFlow) =>
+      x.pipe(braid.cast('f32'), braid.mul(0), braid.add(3), braid.dropout({ p, seed: 5 }))
+    const [first, second] = (await ticksOf(of(0.25), 2)) as [number[], number[]]
+    expect(new Set(first)).toEqual(new Set([0, 4]))
+    expect(first).not.toEqual(second)
+    const { mean } = momentsOf([...first, ...second])
+    expect(Math.abs(mean - 3)).toBeLessThan(0.15)
+    expect(new Set((await ticksOf(of(0), 1))[0])).toEqual(new Set([3]))
+    for (const p of [1, -0.1, Number.NaN, undefined])
+      expect(problemsOf([f32([3])], x => x.pipe(braid.dropout({ p: p as never, seed: 1 })))).toEqual([
+        'BadAttribute',
+      ])
+    expect(problemsOf([f32([3])], x => x.pipe(braid.dropout({ p: 0.5 } as never)))).toEqual(['BadAttribute'])
+  })
+
   it('other seeds give other numbers, large ones too; one seed gives the same', async () => {
     const seeds = [0, 1, 2 ** 32, 2 ** 53 - 1]
     const rows = await Promise.all(
