@@ -20,10 +20,12 @@ import {
   communicator,
   concat,
   conv,
+  crossEntropy,
   cumsum,
   delay,
   div,
   download,
+  dropout,
   embedding,
   every,
   expand,
@@ -70,6 +72,7 @@ import {
   split,
   state,
   stopGradient,
+  sub,
   sum,
   type Tensor,
   takeAlong,
@@ -390,6 +393,29 @@ kernel({
   donates: { y: 'z' },
   launch: { grid: 1, block: 1 },
   reference: () => {},
+})
+
+// ---- losses, and values of any shape ----------------------------------------------------------------------
+graph({ x: tensor('f32', ['n', 10]), labels: tensor('i32', ['n']) }, ({ x: given, labels: of }) => {
+  const [x, labels] = [given.pipe(upload()), of.pipe(upload())]
+  const lost = x.pipe(crossEntropy(labels))
+  same<typeof lost, F32<readonly ['n']>>(true)
+  const dropped = x.pipe(dropout({ p: 0.1, seed: 1 }))
+  same<typeof dropped, typeof x>(true)
+  // @ts-expect-error labels are whole numbers
+  x.pipe(crossEntropy(lost))
+  // @ts-expect-error a label for each row
+  x.pipe(crossEntropy(x.pipe(cast('i32'))))
+  // @ts-expect-error scores are floats
+  labels.pipe(crossEntropy(labels))
+  // @ts-expect-error of floats
+  labels.pipe(dropout({ p: 0.1, seed: 1 }))
+  type Weight = F32<readonly number[]>
+  const step = (w: Weight, by: Weight): Weight => w.pipe(sub(by.pipe(mul(0.1))))
+  const norm = (all: readonly Weight[]) =>
+    all.map(by => by.pipe(mul(by), sum())).reduce((a, b) => a.pipe(add(b)))
+  same<ReturnType<typeof norm>, F32<readonly []>>(true)
+  return { y: step(x as never, x as never).pipe(download()) }
 })
 
 // ---- rates ------------------------------------------------------------------------------------------------

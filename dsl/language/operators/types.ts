@@ -26,12 +26,19 @@ export type SameDim<A, B> =
 /** A size that is not known here is that of the other one, which is not 1, or is 1. */
 type BroadcastDim<A extends Dim, B extends Dim> = A extends 1 ? B : B extends 1 ? A : number extends A ? B : A
 
+/** A shape of any rank; without symbols where neither shape has one. */
+type OpenShape<A extends Shape, B extends Shape> = A extends readonly number[]
+  ? B extends readonly number[]
+    ? readonly number[]
+    : Shape
+  : Shape
+
 /** The shape that two shapes broadcast to, trailing dimensions aligned. */
 export type Broadcast<A extends Shape, B extends Shape> =
   IsOpenShape<A> extends true
-    ? Shape
+    ? OpenShape<A, B>
     : IsOpenShape<B> extends true
-      ? Shape
+      ? OpenShape<A, B>
       : A extends B
         ? A
         : A extends readonly [...infer A1 extends Shape, infer X extends Dim]
@@ -123,13 +130,13 @@ export type Reduced<S extends Shape, A extends number | readonly number[], Keep 
 
 /** The shape with all axes removed, or of size 1. */
 export type ReducedWhole<S extends Shape, Keep extends boolean> =
-  IsOpenShape<S> extends true
+  boolean extends Keep
     ? Shape
-    : boolean extends Keep
-      ? Shape
-      : Keep extends true
-        ? { readonly [I in keyof S]: 1 }
-        : readonly []
+    : Keep extends false
+      ? readonly []
+      : IsOpenShape<S> extends true
+        ? Shape
+        : { readonly [I in keyof S]: 1 }
 
 type Removed<S extends Shape, A extends number, Seen extends readonly unknown[] = []> = S extends readonly [
   infer X extends Dim,
