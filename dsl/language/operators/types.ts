@@ -129,14 +129,13 @@ export type Reduced<S extends Shape, A extends number | readonly number[], Keep 
           : Removed<S, AxesFrom0<S, AxisOf<A>>>
 
 /** The shape with all axes removed, or of size 1. */
-export type ReducedWhole<S extends Shape, Keep extends boolean> =
-  boolean extends Keep
-    ? Shape
-    : Keep extends false
-      ? readonly []
-      : IsOpenShape<S> extends true
-        ? Shape
-        : { readonly [I in keyof S]: 1 }
+export type ReducedWhole<S extends Shape, Keep extends boolean> = boolean extends Keep
+  ? Shape
+  : Keep extends false
+    ? readonly []
+    : IsOpenShape<S> extends true
+      ? Shape
+      : { readonly [I in keyof S]: 1 }
 
 type Removed<S extends Shape, A extends number, Seen extends readonly unknown[] = []> = S extends readonly [
   infer X extends Dim,
