@@ -2,15 +2,14 @@
 // --check`.
 import {
   download,
-  every,
   graph,
-  hold,
   lane,
   mean,
   mul,
   on,
   program,
-  scan,
+  repeat,
+  state,
   sub,
   sum,
   tensor,
@@ -24,30 +23,26 @@ const copy = lane('copy')
 const math = lane('math')
 
 /**
- * A batch too large for the device, as eight micro-batches: `window` collects the gradients of the eight, the
- * weights take one step by their mean, and `hold` keeps them for the next eight. A tick is one step; each
- * feed gives eight values for it.
+ * A batch too large for the device, as eight micro-batches: `repeat` has the weights for each of the eight,
+ * `window` collects their gradients, and the weights take one step by the mean. A tick is one step; each feed
+ * gives eight values for it.
  */
 export const training = graph(
   'gradient-accumulation',
   { x: tensor('f32', [rows, features]), target: tensor('f32', [rows, 1]) },
   inputs => {
-    const target = inputs.target.pipe(upload(copy))
-    const weights = inputs.x.pipe(
-      upload(copy),
-      on(math),
-      scan(
-        (w, x) => {
-          const error = x.pipe(mul(w), sum({ axis: 1, keepDims: true }), sub(target))
-          const gradient = x.pipe(mul(error), mean(0))
-          const moved = gradient.pipe(window(micro), mean(0), mul(rate))
-          return w.pipe(every(micro), sub(moved), hold(0))
-        },
-        0,
-        tensor('f32', [features]),
-      ),
+    const s = state({ weights: tensor('f32', [features]) })
+    const x = inputs.x.pipe(upload(copy), on(math))
+    const error = x.pipe(
+      mul(s.weights.pipe(repeat(micro))),
+      sum({ axis: 1, keepDims: true }),
+      sub(inputs.target.pipe(upload(copy))),
     )
-    return { weights: weights.pipe(every(micro), download(copy)) }
+    const gradient = x.pipe(mul(error), mean(0)) // eight times a tick
+    const moved = gradient.pipe(window(micro), mean(0), mul(rate)) // once
+    const weights = s.weights.pipe(on(math), sub(moved))
+    s.next({ weights })
+    return { weights: weights.pipe(download(copy)) }
   },
 )
 
