@@ -410,6 +410,11 @@ graph({ x: tensor('f32', ['n', 10]), labels: tensor('i32', ['n']) }, ({ x: given
   labels.pipe(crossEntropy(labels))
   // @ts-expect-error of floats
   labels.pipe(dropout({ p: 0.1, seed: 1 }))
+  gradients(x.pipe(mean({ axis: [0, 1], keepDims: true })), { x })
+  // @ts-expect-error the loss is one float
+  gradients(x, { x })
+  // @ts-expect-error the loss is one float, of any batch
+  gradients(lost, { x })
   type Weight = F32<readonly number[]>
   const step = (w: Weight, by: Weight): Weight => w.pipe(sub(by.pipe(mul(0.1))))
   const norm = (all: readonly Weight[]) =>

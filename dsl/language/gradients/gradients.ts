@@ -2,7 +2,7 @@ import { show } from '../../ir/show.js'
 import { type DType, type FloatType, isFloat, showSpec, type TensorSpec } from '../../ir/tensor.js'
 import { type Builder, builderOf, FlowValue } from '../builder.js'
 import { badAttribute, dtypeMismatch, noGradient, shapeMismatch, unrelated } from '../messages.js'
-import type { Device, Floats, Shape } from '../operators/types.js'
+import type { Device, Floats, OneElement, Shape } from '../operators/types.js'
 import { here } from '../where.js'
 import { Backward, type Differentiated, type Within } from './backward.js'
 import { fromParts } from './layout.js'
@@ -153,7 +153,7 @@ const isOne = ({ dtype, shape }: TensorSpec): boolean => isFloat(dtype) && shape
  * loss does not follow from.
  */
 export const gradients = <D extends DType, S extends Shape, const B extends Values>(
-  loss: Device<D, S> & Floats<D>,
+  loss: Device<D, S> & Floats<D> & OneElement<S>,
   by: B,
 ): Gradients<B> => {
   const at = here()

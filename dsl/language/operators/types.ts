@@ -23,6 +23,14 @@ export type IsOpenShape<S extends Shape> = number extends S['length'] ? true : f
 export type SameDim<A, B> =
   IsOpenDim<A> extends true ? true : IsOpenDim<B> extends true ? true : [A] extends [B] ? true : false
 
+/** One element: every size that is known is 1. */
+export type OneElement<S extends Shape> =
+  IsOpenShape<S> extends true
+    ? unknown
+    : { [I in keyof S]: IsOpenDim<S[I]> extends true ? 1 : S[I] }[number] extends 1
+      ? unknown
+      : Invalid<'the loss is one float: reduce it first, as by mean()', S>
+
 /** A size that is not known here is that of the other one, which is not 1, or is 1. */
 type BroadcastDim<A extends Dim, B extends Dim> = A extends 1 ? B : B extends 1 ? A : number extends A ? B : A
 
