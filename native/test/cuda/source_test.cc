@@ -370,17 +370,6 @@ TEST(CudaRowSource, CopiesARowThroughSharedMemory) {
 TEST(CudaRowSource, CopiesOnlyWhatABlockHasAloneAndWhole) {
   const Multiprocessors h100{132, 227 << 10, 90};
   const KernelSpec spec = rowsOfTwoTotals(200, 65536, DType::bf16);
-<<<<<<< HEAD
-  EXPECT_TRUE(readsAhead(spec, h100));
-  EXPECT_FALSE(readsAhead(spec, {132, 227 << 10, 75}));
-  EXPECT_FALSE(readsAhead(spec, {132, 100 << 10, 90}));
-  EXPECT_FALSE(readsAhead(spec, {200, 227 << 10, 90}));
-  EXPECT_FALSE(readsAhead(rowsOfTwoTotals(200, 32768, DType::bf16), h100));   // two blocks at a time
-  EXPECT_FALSE(readsAhead(rowsOfTwoTotals(200, 100000, DType::bf16), h100));  // not all in registers
-  EXPECT_FALSE(readsAhead(rowsOfTwoTotals(200, 65536, DType::f32), h100));
-  EXPECT_FALSE(readsAhead(rowsOfTwoTotals(200, 32768, DType::f32), h100));
-  EXPECT_FALSE(readsAhead(rowsOfTwoTotals(200, 65532, DType::bf16), h100));  // no packs
-=======
   EXPECT_TRUE(isCopied(spec, h100));
   EXPECT_FALSE(isCopied(spec, {132, 227 << 10, 75}));
   EXPECT_FALSE(isCopied(spec, {132, 100 << 10, 90}));
@@ -389,7 +378,6 @@ TEST(CudaRowSource, CopiesOnlyWhatABlockHasAloneAndWhole) {
   EXPECT_FALSE(isCopied(rowsOfTwoTotals(200, 65536, DType::f32), h100));
   EXPECT_FALSE(isCopied(rowsOfTwoTotals(200, 32768, DType::f32), h100));
   EXPECT_FALSE(isCopied(rowsOfTwoTotals(200, 65532, DType::bf16), h100));  // no packs
->>>>>>> 6507af21 (rows: a block has one row, which comes through shared memory)
   KernelSpec other = spec;
   other.operands[1] = {DType::bf16, 0, {0, 1}};  // a scale
   EXPECT_FALSE(isCopied(other, h100));

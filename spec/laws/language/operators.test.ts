@@ -736,6 +736,7 @@ describe('every operator', () => {
       for (const size of [1, 4]) {
         const given: Readonly<Record<string, readonly BoundSpec[]>> = {
           attention: [heads, heads, heads],
+          attentionGradient: [heads, heads, heads],
           conv: [images, images],
           pool: [images],
         }
