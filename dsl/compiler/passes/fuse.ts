@@ -24,8 +24,9 @@ import { withStridedReads } from './fuse/strided-reads.js'
 //   i = iota(x, axis 0) · j = iota(x, axis 1) · m = j < i · y = where(m, x, 0)
 //   → y = fused(x): one kernel that reads x and counts
 //
-// Before that, attention reads rows where they lie (fuse/strided-reads.ts), and products take what their own
-// kernels can do of what follows them (fuse/epilogues.ts). After it, once values have their memory, attention
+// Before that, attention reads rows where they lie (fuse/strided-reads.ts), its kernels write two results of the
+// same weights (fuse/attention-results.ts), and products take what their own kernels can do of what follows them
+// (fuse/epilogues.ts). After it, once values have their memory, attention
 // takes the appends to what it reads (lower/appends.ts).
 //
 // After this pass an elementwise value, a gather, or a reduction along any axis, is computed in the kernel of
