@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest'
 import { compile } from '../../../dsl/compiler/compile.js'
 import { orThrow, verify } from '../../../dsl/index.js'
 import { poolPeakOf } from '../../../dsl/memory/pool-peak.js'
+import { largeGraph } from '../../fixtures/graphs/large.js'
 import { sample } from '../../fixtures/graphs/random.js'
 import { streamed, streamedLeast } from '../../fixtures/graphs/streamed.js'
 import { runs } from '../../fixtures/runs.js'
@@ -55,6 +56,40 @@ describe('memory: BYTES', () => {
         },
       ),
       { numRuns: runs(60) },
+    )
+  })
+})
+
+// The search for waits that memory does not need ends at a limit of work, and the proof takes out the rest:
+// more than 32 in the example.
+describe('of graphs of hundreds of operations no wait is redundant, and the pool is within the bound', () => {
+  const shapes = ['chains', 'cholesky', 'layered', 'streamed', 'stencil', 'fft', 'transformer'] as const
+
+  it('in plans of the least memory and of the shortest tick', () => {
+    fc.assert(
+      fc.property(
+        fc.record({
+          shape: fc.constantFrom(...shapes),
+          nodes: fc.integer({ min: 100, max: 500 }),
+          lanes: fc.constantFrom(2, 4, 8),
+          inFlight: fc.constantFrom(1, 2, 3),
+          memory: fc.constantFrom('small', 'fast'),
+        }),
+        ({ shape, nodes, lanes, inFlight, memory }) => {
+          const options = { inFlight, mode: 'eager', fuse: false, memory } as const
+          // The laws hold of a plan that is there: `compile` refuses any other.
+          const plan = orThrow(compile(largeGraph(shape, nodes, lanes), options))
+          // L9 does not ask for the pool of a bound without a kind.
+          if (plan.boundKind !== undefined) return
+          expect(poolPeakOf(plan).device[0]).toBeLessThanOrEqual(plan.bound.device[0]!)
+        },
+      ),
+      {
+        numRuns: runs(4),
+        // A smaller graph says no more, and is looked for in minutes.
+        endOnFailure: true,
+        examples: [[{ shape: 'chains', nodes: 561, lanes: 4, inFlight: 3, memory: 'small' }]],
+      },
     )
   })
 })
