@@ -4,7 +4,8 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import * as b from '../../dsl/index.js'
 import { type DType, elements } from '../../dsl/ir/tensor.js'
-import { type HostArray, hostArray, writer } from '../../dsl/language/values.js'
+import { numbers } from '../../dsl/language/values.js'
+import { filled } from '../fixtures/filled.js'
 import { runs } from '../fixtures/runs.js'
 import { present } from './devices.js'
 import { meantOf, mismatch } from './meant.js'
@@ -46,22 +47,7 @@ const cases: fc.Arbitrary<Case> = fc.record({
   length: fc.oneof(fc.constant(undefined), fc.integer({ min: 1, max: 160 })),
 })
 
-const filled = (dtype: DType, count: number, seed: number): HostArray => {
-  const values = hostArray(dtype, count)
-  const write = writer(dtype)
-  let h = Math.imul(seed + 1, 0x9e3779b1)
-  for (let i = 0; i < count; i++) {
-    h = Math.imul(h ^ (h >>> 15), 0x85ebca6b) + 0x9e3779b9
-    const word = (h ^ (h >>> 13)) >>> 0
-    values[i] = dtype === 'u8' ? word % 3 : write(word / 2 ** 31 - 1)
-  }
-  return values
-}
-
-/**
- * The gradients of sum(attention(q, k, v) · dy). A mask hides no key from all, nor does the causal order: the
- * gradients of a query that sees none would be those of NaN.
- */
+/** The gradients of sum(attention(q, k, v) · dy). A mask hides the first key from no query. */
 const made = (one: Case, change: Partial<Case> & { readonly swapped?: boolean } = {}) => {
   const { dtype, batch, groups, shared, queries, keys, size, valueSize } = one
   const { causal, scale, length, masked, swapped = false } = { ...one, ...change }
@@ -95,7 +81,7 @@ const made = (one: Case, change: Partial<Case> & { readonly swapped?: boolean } 
   const feeds = Object.fromEntries(
     Object.entries(shapes).map(([name, [type, shape]], i) => [
       name,
-      [name === 'length' ? Int32Array.of(length!) : filled(type, elements(shape), i)],
+      [name === 'length' ? Int32Array.of(length!) : filled(type, elements(shape), i, 1)],
     ]),
   )
   // Each query sees the first key.
@@ -149,6 +135,16 @@ describe.each(present)('gradients of attention on %s', device => {
     { queries: 3, keys: 200, dtype: 'f32', size: 20, valueSize: 75, length: 120 },
   ])('are what they mean, of many keys: %o', given => expectMeant({ ...plain, ...given }))
 
+  // Of 20 queries of 12 keys the first 8 see none, so their values are NaN.
+  it.each(['f32', 'bf16'] as const)('are 0 by a query that sees no key, and numbers, in %s', async dtype => {
+    const sample = made({ ...plain, dtype, queries: 20, keys: 12, batch: 1, groups: 1, shared: 1 })
+    const [got] = await ran(sample.graph, device, sample.feeds)
+    const [dq, dk, dv] = ['dq', 'dk', 'dv'].map(name => [...numbers(got![name]!, dtype)])
+    expect(dq!.slice(0, 8 * plain.size).every(by => by === 0)).toBe(true)
+    expect([...dq!, ...dk!, ...dv!].every(Number.isFinite)).toBe(true)
+    expect(mismatch(sample, await meantOf(sample), [got!])).toBeUndefined()
+  })
+
   it('read and write rows where they lie', async () => {
     const [tokens, heads, size] = [70, 3, 32]
     const net = b.graph({ x: b.tensor('bf16', [2, tokens, 3 * heads * size]) }, ({ x }: Any) => {
@@ -160,7 +156,7 @@ describe.each(present)('gradients of attention on %s', device => {
       const loss = y.pipe(b.cast('f32'), b.sin(), b.sum())
       return { dx: (b.gradients(loss, { all }) as Any).all.pipe(b.download()) }
     })
-    const feeds = { x: [filled('bf16', 2 * tokens * 3 * heads * size, 3)] }
+    const feeds = { x: [filled('bf16', 2 * tokens * 3 * heads * size, 3, 1)] }
     const sample = { graph: net, params: {}, dims: {}, feeds, ticks: 1, outputs: { dx: 'bf16' } } as Any
     const kernels = b.orThrow(b.compile(net as Any)).nodes.flatMap(({ kernel }) => kernel ?? [])
     expect(kernels.filter(({ kind }) => kind === 'attention')).toHaveLength(3)

@@ -6,7 +6,8 @@ import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import { attention, download, type Graph, graph, interpret, tensor, upload } from '../../dsl/index.js'
 import { type DType, elements } from '../../dsl/ir/tensor.js'
-import { type HostArray, hostArray, numbers, roundoff, writer } from '../../dsl/language/values.js'
+import { type HostArray, numbers, roundoff } from '../../dsl/language/values.js'
+import { filled } from '../fixtures/filled.js'
 import { runs } from '../fixtures/runs.js'
 import { hasCudnn, yieldedBy } from './by-cudnn.js'
 import { present } from './devices.js'
@@ -52,18 +53,6 @@ const cases: fc.Arbitrary<Case> = fc.record({
   length: fc.oneof(fc.constant(undefined), fc.integer({ min: -1, max: 160 })),
 })
 
-const filled = (dtype: DType, count: number, seed: number): HostArray => {
-  const values = hostArray(dtype, count)
-  const write = writer(dtype)
-  let h = Math.imul(seed + 1, 0x9e3779b1)
-  for (let i = 0; i < count; i++) {
-    h = Math.imul(h ^ (h >>> 15), 0x85ebca6b) + 0x9e3779b9
-    const word = (h ^ (h >>> 13)) >>> 0
-    values[i] = dtype === 'u8' ? word % 3 : write((word / 2 ** 31 - 1) * 2)
-  }
-  return values
-}
-
 interface Made {
   readonly net: Graph
   readonly feeds: Readonly<Record<string, readonly HostArray[]>>
@@ -94,7 +83,7 @@ const made = (one: Case, swapped = false): Made => {
   const feeds = Object.fromEntries(
     Object.entries(shapes).map(([name, [type, shape]], i) => [
       name,
-      [name === 'length' ? Int32Array.of(one.length!) : filled(type, elements(shape), i)],
+      [name === 'length' ? Int32Array.of(one.length!) : filled(type, elements(shape), i, 2)],
     ]),
   )
   return { net: net as unknown as Graph, feeds }
