@@ -14,6 +14,12 @@ export const verdict = (holds: boolean, label: string, text: string) => {
   return holds
 }
 
+/** A line for a promise that could not be judged: it breaks nothing. */
+export const unjudged = (label: string, text: string) => {
+  console.log(`  ? ${label.padEnd(10)} ${text}`)
+  return true
+}
+
 /** A bar that redraws itself on a terminal, and is three lines in a log. */
 export const progress = (label: string, total: number) => {
   const live = process.stdout.isTTY

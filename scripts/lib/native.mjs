@@ -1,5 +1,5 @@
 // Builds native/ with CMake: the addon, the C++ tests, the benchmarks. Each only when it is stale.
-import { existsSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -31,12 +31,21 @@ const headers = () => {
 
 const defaults = { CMAKE_BUILD_TYPE: 'Release', BRAID_TESTS: 'OFF', BRAID_BENCH: 'OFF', BRAID_SANITIZE: '' }
 
+/** The addon, which runs until the next one is linked. */
+const addon = 'braid.node'
+
+/** Removes what an earlier CMake left in `folder`, but for the addon. */
+const clean = folder => {
+  const path = join(root, folder)
+  for (const name of existsSync(path) ? readdirSync(path) : [])
+    if (name !== addon) rmSync(join(path, name), { recursive: true, force: true })
+}
+
 /** Configures native/ into `folder` with these CMake definitions. Downloads nothing. */
 export const configureNative = (folder = 'native/build', definitions = {}, stdout = 'inherit') => {
   needCMake()
   needCompiler()
-  if (cached(folder, 'CMAKE_HOME_DIRECTORY') !== join(root, 'native'))
-    rmSync(join(root, folder), { recursive: true, force: true })
+  if (cached(folder, 'CMAKE_HOME_DIRECTORY') !== join(root, 'native')) clean(folder)
   const chosen = cached(folder, 'CMAKE_GENERATOR') ?? generator()
   const defined = Object.entries({ ...defaults, ...headers(), ...definitions })
   const args = ['-S', 'native', '-B', folder, '-G', chosen, '-Wno-dev', '--log-level=WARNING']
@@ -54,7 +63,7 @@ const stampOf = (folder, definitions, target) => {
     [...words, process.env.CXX ?? '', process.env.CXXFLAGS ?? ''].map(String),
   )
   const path = `${folder}/.stamp-${target}`
-  const output = target === 'braid' ? 'braid.node' : target
+  const output = target === 'braid' ? addon : target
   return { path, print, isCurrent: readStamp(path) === print && existsSync(join(root, folder, output)) }
 }
 
@@ -76,6 +85,7 @@ export const buildNative = (
   const args = ['--build', folder, '--parallel', String(availableParallelism()), '--target', target]
   if (run('cmake', args, { stdio: ['ignore', stdout, 'inherit'] }) !== 0)
     throw new Stop("The native part did not build; the compiler's own words stand above.")
+  if (target === 'braid') renameSync(join(root, folder, 'linked', addon), join(root, folder, addon))
   writeStamp(path, print)
 }
 

@@ -8,6 +8,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readdirSync,
+  readFileSync,
   renameSync,
   rmSync,
   symlinkSync,
@@ -124,7 +125,9 @@ describe('the lock of a build', () => {
     // Where it cannot be known whether the other one still runs, its age decides.
     const foreign = join(locks, 'build.elsewhere.7.000000000000')
     writeFileSync(foreign, '')
-    const taken = await locked(folder, '', 500).ended
+    const age = 7
+    utimesSync(foreign, Date.now() / 1000 - age, Date.now() / 1000 - age)
+    const taken = await locked(folder, '', 10_000).ended
     expect(taken.output).toContain(`If no such build runs, remove ${foreign}`)
     expect(taken.status).toBe(0)
   })
@@ -146,7 +149,8 @@ describe.runIf(process.platform !== 'win32')('npm start', () => {
     put('node_modules/.package-lock.json', '{}')
     put('dist/examples/weight-streaming/main.js', "console.log('it ran')")
     const cmake =
-      'case "$1" in --version) echo cmake version 3.30.0;; --build) mkdir -p $2; touch $2/braid.node;; esac'
+      'case "$1" in --version) echo cmake version 3.30.0;; ' +
+      '--build) mkdir -p $2/linked; echo new >$2/linked/braid.node;; esac'
     put('bin/cmake', `#!/bin/sh\n${cmake}\n`, 0o755)
     return made
   }
@@ -202,6 +206,27 @@ describe.runIf(process.platform !== 'win32')('npm start', () => {
     put('bin/npm', '#!/bin/sh\nrm -r node_modules/*\n', 0o755)
     expect(start(folder).status).toBe(0)
     expect(existsSync(join(folder, 'theirs/node-addon-api'))).toBe(true)
+  })
+
+  it('keeps the addon that works until the next one is linked, wherever a build stops', () => {
+    const { folder, put } = built()
+    put('native/build/braid.node', 'working')
+    // Another checkout's, so that CMake begins from nothing.
+    put('native/build/CMakeCache.txt', 'CMAKE_HOME_DIRECTORY:INTERNAL=/elsewhere/native\n')
+    put('native/build/CMakeFiles/of-elsewhere', '')
+    const addon = (): string => readFileSync(join(folder, 'native/build/braid.node'), 'utf8')
+    const whole = readFileSync(join(folder, 'bin/cmake'), 'utf8')
+    for (const stop of ['-S', '--build'])
+      for (const how of ['exit 1', 'kill -9 $PPID']) {
+        const stopped = `if [ "$1" = ${stop} ]; then mkdir -p native/build/linked; ${how}; fi`
+        put('bin/cmake', whole.replace('\n', `\n${stopped}\n`), 0o755)
+        expect(start(folder).status).not.toBe(0)
+        expect(addon()).toBe('working')
+      }
+    expect(existsSync(join(folder, 'native/build/CMakeFiles/of-elsewhere'))).toBe(false)
+    put('bin/cmake', whole, 0o755)
+    expect(start(folder).status).toBe(0)
+    expect(addon()).toBe('new\n')
   })
 
   it('builds anew what an earlier build left unfinished', () => {
