@@ -13,8 +13,8 @@
 // 4. Test it in `spec/laws/language/operators.test.ts` or `compositions.test.ts`, and in
 //    `spec/types/language.test-d.ts` what must not compile. Add it to the random graphs of
 //    `spec/fixtures/graphs/random*.ts`: they compare every device with its meaning, and
-//    `spec/conformance/generated-operators.test.ts` fails for an operator that none of them has. Add it with
-//    an empty axis to `spec/conformance/empty-axes.test.ts`.
+//    `spec/conformance/generated-operators.mocked.test.ts` fails for an operator that none of them has. Add
+//    it with an empty axis to `spec/conformance/empty-axes.test.ts`.
 // 5. Add it to `docs/reference/operators.md` and to `CHANGELOG.md`.
 
 import type { Either } from 'fp-ts/lib/Either.js'
