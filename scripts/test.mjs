@@ -37,11 +37,11 @@ const sayLeftOut = () => {
 }
 
 await entry(async () => {
-  prepare()
-  const sum = tally()
   const words = process.argv.slice(2)
   const all = words.includes('--all')
   const files = words.filter(word => word !== '--all')
+  prepare({ checked: files.length > 0 })
+  const sum = tally()
   if (files.length > 0) {
     listSkipped(await runVitest(sum, files))
     return close(sum)
