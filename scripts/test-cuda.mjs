@@ -14,8 +14,11 @@ import { testFolder } from './lib/suites.mjs'
 import { close, listSkipped, runGoogleTest, runVitest, tally } from './lib/tally.mjs'
 
 // One GPU serves processes in turn: each test waits for others, with sixteen of them some beyond their time
-// limit.
-const conformance = ['spec/conformance/', 'spec/pytorch/', '--maxWorkers=8', '--testTimeout=150000']
+// limit. Each file has a process of its own: all files of one process would share one Device of the GPU.
+const conformance = [
+  ...['spec/conformance/', 'spec/pytorch/'],
+  ...['--isolate', '--maxWorkers=8', '--testTimeout=150000'],
+]
 
 const options = () => {
   const text = { type: 'string' }
