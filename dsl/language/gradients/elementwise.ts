@@ -2,7 +2,6 @@
 // instruction, from the last one to the first.
 
 import type { MapInstruction } from '../../ir/kernel-spec.js'
-import type { FlowValue } from '../builder.js'
 import { attrsOfCode, type ElementwiseAttrs } from '../operators/code.js'
 import { Expression, Trace } from '../operators/expression.js'
 import { mapOperator } from '../operators/map.js'
@@ -14,6 +13,7 @@ const codeOf = (attrs: Attrs): readonly MapInstruction[] => (attrs as unknown as
 
 /** The instructions of an expression. */
 interface Values {
+  readonly code: readonly MapInstruction[]
   /** The value of instruction i, computed where it is asked for; the last one is the result. */
   at(i: number): Expression
   /** Whether the value of instruction i depends on an operand. */
@@ -28,13 +28,14 @@ const nothing: Derivative = () => []
 /**
  * What each instruction makes of the gradient `d` of its value, for each of its arguments. At a corner: `abs`
  * passes nothing on at 0, and `min` and `max` of equal values half to each; where one of the two is a number,
- * as in relu, nothing.
+ * as in relu, nothing. Hazard: every comparison with a NaN is false. So what is chosen last is the NaN itself,
+ * and never 0.
  */
 const derivatives: Readonly<Record<string, Derivative>> = {
   neg: d => [d.neg()],
-  abs: (d, _, [a], of) => [of.at(a).gt(0).select(d, of.at(a).lt(0).select(d.neg(), 0))],
+  abs: (d, _, [a], of) => [of.at(a).gt(0).select(d, of.at(a).lt(0).select(d.neg(), of.at(a).abs()))],
   exp: (d, i, _, of) => [d.mul(of.at(i))],
-  log: (d, _, [a], of) => [d.div(of.at(a))],
+  log: (d, _, [a], of) => [d.div(of.at(a).lt(0).select(of.at(a).sqrt(), of.at(a)))],
   sqrt: (d, i, _, of) => [d.mul(0.5).div(of.at(i))],
   rsqrt: (d, i, [a], of) => [d.mul(-0.5).mul(of.at(i)).div(of.at(a))],
   tanh: (d, i, _, of) => [d.mul(of.at(i).mul(of.at(i)).neg().add(1))],
@@ -51,20 +52,33 @@ const derivatives: Readonly<Record<string, Derivative>> = {
   div: (d, i, [_, b], of) => [d.div(of.at(b)), d.mul(of.at(i)).div(of.at(b)).neg()],
   min: (d, i, [a, b], of) => chosen(d, i, a, b, of, (x, y) => x.lt(y)),
   max: (d, i, [a, b], of) => chosen(d, i, a, b, of, (x, y) => y.lt(x)),
-  pow: (d, i, [a, b], of) => [
-    d.mul(of.at(b)).mul(of.at(a).pow(of.at(b).sub(1))),
-    // 0 to a power stays 0.
-    of
-      .at(a)
-      .eq(0)
-      .select(0, d.mul(of.at(i)).mul(of.at(a).log())),
-  ],
+  pow: (d, i, [a, b], of) => [byBase(d, a, b, of), byExponent(d, i, a, b, of)],
   floorDiv: nothing,
   mod: (d, _, [a, b], of) => [d, d.mul(of.at(a).floorDiv(of.at(b))).neg()],
   lt: nothing,
   le: nothing,
   eq: nothing,
   select: (d, _, [a], of) => [undefined, of.at(a).select(d, 0), of.at(a).select(0, d)],
+}
+
+/** The number that an instruction is; undefined where it is computed. */
+const numberAt = ({ code }: Values, i: number): number | undefined => {
+  const [op, value] = code[i]!
+  return op === 'const' ? value : undefined
+}
+
+/** To the power of 0 all numbers are 1: it is 0 there at 0 too, where the power of -1 is infinite. */
+const byBase = (d: Expression, a: number, b: number, of: Values): Expression => {
+  const exponent = numberAt(of, b)
+  if (exponent === 0) return new Expression(d.trace, d.trace.take(0))
+  const slope = d.mul(of.at(b)).mul(of.at(a).pow(of.at(b).sub(1)))
+  return exponent === undefined ? of.at(b).eq(0).select(0, slope) : slope
+}
+
+/** 0 to a power from 0 on stays as it is. */
+const byExponent = (d: Expression, i: number, a: number, b: number, of: Values): Expression => {
+  const slope = d.mul(of.at(i)).mul(of.at(a).log())
+  return of.at(a).eq(0).select(of.at(b).ge(0).select(0, slope), slope)
 }
 
 /** Of the smaller or larger of two values, which the value of instruction i is. */
@@ -76,12 +90,17 @@ const chosen = (
   of: Values,
   wins: (one: Expression, other: Expression) => Expression,
 ): readonly (Expression | undefined)[] => {
-  // By the result, so that what it is made of need not be kept.
-  if (!of.varies(b)) return [wins(of.at(i), of.at(b)).select(d, 0)]
-  if (!of.varies(a)) return [undefined, wins(of.at(i), of.at(a)).select(d, 0)]
+  // By the result, so that what it is made of need not be kept. What is neither better nor equal is NaN.
+  const beside = (other: number): Expression => {
+    const [value, bound] = [of.at(i), of.at(other)]
+    const rest = numberAt(of, other) === 0 ? value : value.eq(bound).select(0, value)
+    return wins(value, bound).select(d, rest)
+  }
+  if (!of.varies(b)) return [beside(b)]
+  if (!of.varies(a)) return [undefined, beside(a)]
   const [first, second] = [wins(of.at(a), of.at(b)), wins(of.at(b), of.at(a))]
-  const half = d.mul(0.5)
-  return [first.select(d, second.select(0, half)), second.select(d, first.select(0, half))]
+  const equal = of.at(a).eq(of.at(b)).select(d.mul(0.5), of.at(a).add(of.at(b)))
+  return [first.select(d, second.select(0, equal)), second.select(d, first.select(0, equal))]
 }
 
 /** An expression over some of: the gradient of the result, the operands, and the result. */
@@ -118,6 +137,7 @@ const derivedOf = (
     return (first as unknown as Record<string, (...others: Expression[]) => Expression>)[op]!(...others)
   }
   const of: Values = {
+    code,
     at: i => (values[i] ??= i === last ? given[operands]! : computed(i)),
     varies: i => varies![i]!,
   }
@@ -166,8 +186,9 @@ export const elementwiseRule: Rule = ({ attrs, inputs, output }, gradient, make)
     if (found === undefined) return undefined
     return () => {
       const flows = [gradient, ...inputs, output]
-      const [first, ...others] = found.uses.map(use => flows[use]!) as [FlowValue, ...FlowValue[]]
-      const isSame = codeOf(found.attrs).length === 1
+      // A number alone reads nothing.
+      const [first = gradient, ...others] = found.uses.map(use => flows[use]!)
+      const isSame = codeOf(found.attrs).length === 1 && found.uses.length === 1
       const own = isSame ? first : make.apply(mapOperator, first, others, found.attrs)
       return make.summed(own, output, x.spec)
     }

@@ -3,9 +3,11 @@
 import type { Dim } from '../../ir/tensor.js'
 import type { FlowValue } from '../builder.js'
 import { cumsumOperator } from '../operators/cumsum.js'
+import { gatherOperator } from '../operators/gather.js'
 import { iotaOperator } from '../operators/iota.js'
 import { oneHotOperator } from '../operators/one-hot.js'
 import type { Backward, Differentiated, Rule } from './backward.js'
+import { shared } from './extremes.js'
 
 /** The axes that a reduction leaves out, or leaves with size 1. */
 const axesOf = ({ attrs }: Differentiated): readonly number[] => {
@@ -46,23 +48,37 @@ export const meanRule: Rule = (of, gradient, make) => [
 /** Equal largest (or smallest) elements share the gradient. */
 export const extremeRule: Rule = (of, gradient, make) => [
   () => {
-    const x = make.here(of.inputs[0]!)
     const y = withAxes(of, of.output, make)
-    const picked = make.map((a, b) => a.eq(b), x, y)
-    const count = make.reduce('sum', picked, axesOf(of))
-    return make.map((p, g, n) => p.select(g.div(n), 0), picked, withAxes(of, gradient, make), count)
+    return shared(of.inputs[0]!, y, withAxes(of, gradient, make), make, picked =>
+      make.reduce('sum', picked, axesOf(of)),
+    )
   },
 ]
 
-/** The sum of the gradient from each element to the end. */
+/** The sum of the gradient from each element to the end, which is added up from there. */
 export const cumsumRule: Rule = ({ inputs: [x], attrs }, gradient, make) => [
   () => {
-    const whole = make.whole(gradient, x!)
-    const total = make.reduce('sum', make.here(whole), [attrs['axis'] as number])
-    const before = make.apply(cumsumOperator, whole, [], attrs)
-    return make.map((g, t, b) => t.sub(b).add(g), make.here(whole), total, before)
+    const axis = attrs['axis'] as number
+    const whole = make.here(make.whole(gradient, x!))
+    const order = backwards(whole, axis, make)
+    const turned = (y: FlowValue): FlowValue => make.apply(gatherOperator, y, [order], { axis })
+    return turned(make.apply(cumsumOperator, turned(whole), [], attrs))
   },
 ]
+
+/** The places along an axis from the last one to 0. */
+const backwards = (x: FlowValue, axis: number, make: Backward): FlowValue => {
+  const size = x.spec.shape[axis]!
+  const row = x.spec.shape.reduce<FlowValue>((y, _, d) => (d === axis ? y : make.slice(y, d, 0, 1)), x)
+  const places = make.reshape(make.apply(iotaOperator, row, [], { axis }), [size])
+  if (typeof size === 'number') return make.map(i => i.neg().add(size - 1), places)
+  const count = make.reduce(
+    'sum',
+    make.map(i => i.mul(0).add(1), places),
+    [0],
+  )
+  return make.map((i, n) => n.sub(i).sub(1), places, count)
+}
 
 const axesIn = ({ attrs }: Differentiated): readonly number[] => attrs['axes'] as readonly number[]
 
@@ -93,8 +109,17 @@ export const logSoftmaxRule: Rule = (of, gradient, make) => [
     ),
 ]
 
+/** The share of each element; of a row that is -Infinity everywhere, 0. */
 export const logSumExpRule: Rule = ({ inputs: [x], output }, gradient, make) => [
-  () => make.map((a, y, g) => a.sub(y).exp().mul(g), make.here(x!), output, gradient),
+  () => {
+    const none = Number.NEGATIVE_INFINITY
+    return make.map(
+      (a, y, g) => y.eq(none).select(0, a.sub(y).exp().mul(g)),
+      make.here(x!),
+      output,
+      gradient,
+    )
+  },
 ]
 
 /** The share of each class, less 1 for the right one; of a row without one, 0. */

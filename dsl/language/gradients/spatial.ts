@@ -6,6 +6,7 @@ import { convOperator, convSpec } from '../operators/conv.js'
 import { gatherOperator } from '../operators/gather.js'
 import { iotaOperator } from '../operators/iota.js'
 import type { Backward, Differentiated, Rule } from './backward.js'
+import { shared } from './extremes.js'
 
 /** 0, 1, 2, … up to a size that is at most that of the axis. */
 const range = (like: FlowValue, axis: number, size: number, make: Backward): FlowValue => {
@@ -158,9 +159,9 @@ export const poolRule: Rule = (of, given, make) => [
           each.spec.shape.map((size, d) => (axes.includes(d) ? kernel[axes.indexOf(d)]! : size)),
         )
       }
-      const picked = make.map((a, b) => a.eq(b), elementsOf(), beside(output))
-      const count = axes.reduce((value, axis) => make.reduce('sum', value, [axis]), picked)
-      return make.map((p, g, n) => p.select(g.div(n), 0), picked, beside(gradient), count)
+      return shared(elementsOf(), beside(output), beside(gradient), make, picked =>
+        axes.reduce((value, axis) => make.reduce('sum', value, [axis]), picked),
+      )
     }
     return indices.reduceRight(
       (value, order, d) => make.addRows(value, order, { axis: axes[d]!, size: make.size(x, first + d) }),
