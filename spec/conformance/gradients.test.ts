@@ -3,6 +3,7 @@ import { lastValueFrom, map, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import * as braid from '../../dsl/index.js'
 import { pulled } from '../../runtime/index.js'
+import { cornerParams, corners, cornersGraph, isAsMeant } from '../fixtures/graphs/gradient-corners.js'
 import { drawn, lossCases, paramsOf } from '../fixtures/graphs/gradients.js'
 import { opened, present } from './devices.js'
 import { expectMeant, outputsOf } from './meant.js'
@@ -22,6 +23,20 @@ describe.each(present)('gradients on %s', device => {
     for (const compile of [{ fuse: false, mode: 'eager' }, { mode: 'graph' }] as const) {
       await using session = await opened(graph, device, { compile, params })
       await expectMeant(sample, await outputsOf(session as never, { feeds: {}, ticks: 1 }))
+    }
+  })
+
+  it('where there is no slope', async () => {
+    for (const compile of [{ fuse: false, mode: 'eager' }, { mode: 'graph' }] as const) {
+      await using session = await opened(cornersGraph, device, { compile, params: cornerParams })
+      const run = (session as Any).run({}, { ticks: 1 })
+      for await (const lease of run) {
+        using held = lease
+        for (const [name, corner] of Object.entries(corners))
+          expect(isAsMeant(held[name], corner), `${name}: ${[...held[name]]}, for ${corner.gradient}`).toBe(
+            true,
+          )
+      }
     }
   })
 

@@ -599,6 +599,10 @@ graph({ a: tensor('f32', ['n', 4, 6]), h: tensor('f16', [6]), i: tensor('i32', [
 
   const w = moved.pipe(sum(1), transpose([1, 0]))
   same<typeof w, F32<readonly [4, 6]>>(true)
+  const vector = w.pipe(sum(0), linear(w, w.pipe(sum(1))))
+  same<typeof vector, F32<readonly [4]>>(true)
+  // @ts-expect-error the inner dimensions differ
+  w.pipe(sum(1), linear(w))
   const projected = x.pipe(linear(w, w.pipe(sum(1))))
   same<typeof projected, F32<readonly ['n', 4, 4]>>(true)
   // @ts-expect-error the bias has as many elements as the weight has rows

@@ -20,6 +20,7 @@ import { reshapeOperator } from '../operators/reshape.js'
 import { rowsAdded } from '../operators/scatter-add.js'
 import { sliceOperator } from '../operators/slice.js'
 import { transposeOperator } from '../operators/transpose.js'
+import { whereOperator } from '../operators/where.js'
 import { windowed } from '../operators/window.js'
 
 /** A node, or an operator that is composed of several, whose gradient is being made. */
@@ -63,18 +64,43 @@ const one = attrsOfCode([['const', 1]])
 
 const isNumber = (size: Dim): size is number => typeof size === 'number'
 
+/** The choice of a `where`, for a gradient that is 0 where the value was not chosen. */
+export interface Choice {
+  readonly condition: FlowValue
+  /** Of a `where` of the condition and a value: that value where it was chosen, else 0. */
+  readonly attrs: Attrs
+}
+
 /** The nodes that gradients are made of. */
 export class Backward extends Parts {
   constructor(
     at: Where,
     private readonly hint: LaneSpec | undefined,
+    /** By node of a gradient. */
+    private readonly choices: Map<number, Choice> = new Map(),
   ) {
     super(at)
   }
 
   /** The same on another lane. */
   onLane(lane: LaneSpec | undefined): Backward {
-    return new Backward(this.at, lane)
+    return new Backward(this.at, lane, this.choices)
+  }
+
+  /** What is 0 where the value was not chosen. */
+  chosen(x: FlowValue, choice: Choice): FlowValue {
+    const value = this.apply(whereOperator, choice.condition, [x], choice.attrs)
+    this.choices.set(value.id, choice)
+    return value
+  }
+
+  /**
+   * A gradient that an elementwise rule made of another. Hazard: what was not chosen may be NaN or infinite,
+   * and 0 times that is NaN. So it is chosen once more.
+   */
+  following(x: FlowValue, gradient: FlowValue): FlowValue {
+    const choice = this.choices.get(gradient.id)
+    return choice === undefined || x.id === gradient.id ? x : this.chosen(x, choice)
   }
 
   /** The size of an axis, which must be a number. */

@@ -6,7 +6,6 @@ import { attrsOfCode, type ElementwiseAttrs } from '../operators/code.js'
 import { Expression, Trace } from '../operators/expression.js'
 import { mapOperator } from '../operators/map.js'
 import type { Attrs } from '../operators/operator.js'
-import { whereOperator } from '../operators/where.js'
 import type { Rule } from './backward.js'
 
 const codeOf = (attrs: Attrs): readonly MapInstruction[] => (attrs as unknown as ElementwiseAttrs).code
@@ -20,8 +19,20 @@ interface Values {
   varies(i: number): boolean
 }
 
+/**
+ * A gradient, and what is chosen of it. Hazard: what was not chosen may be NaN or infinite, and 0 times that is
+ * NaN. So nothing is chosen before the gradient is what it will be.
+ */
+interface Adjoint {
+  readonly d: Expression
+  readonly choice?: ((d: Expression) => Expression) | undefined
+}
+
+const settled = ({ d, choice }: Adjoint): Expression => (choice === undefined ? d : choice(d))
+
 type Args = readonly [number, number, number]
-type Derivative = (d: Expression, i: number, args: Args, of: Values) => readonly (Expression | undefined)[]
+type Part = Expression | Adjoint | undefined
+type Derivative = (d: Expression, i: number, args: Args, of: Values) => readonly Part[]
 
 const nothing: Derivative = () => []
 
@@ -33,7 +44,12 @@ const nothing: Derivative = () => []
  */
 const derivatives: Readonly<Record<string, Derivative>> = {
   neg: d => [d.neg()],
-  abs: (d, _, [a], of) => [of.at(a).gt(0).select(d, of.at(a).lt(0).select(d.neg(), of.at(a).abs()))],
+  abs: (d, _, [a], of) => [
+    of
+      .at(a)
+      .gt(0)
+      .select(d, of.at(a).lt(0).select(d.neg(), of.at(a).abs())),
+  ],
   exp: (d, i, _, of) => [d.mul(of.at(i))],
   log: (d, _, [a], of) => [d.div(of.at(a).lt(0).select(of.at(a).sqrt(), of.at(a)))],
   sqrt: (d, i, _, of) => [d.mul(0.5).div(of.at(i))],
@@ -58,7 +74,11 @@ const derivatives: Readonly<Record<string, Derivative>> = {
   lt: nothing,
   le: nothing,
   eq: nothing,
-  select: (d, _, [a], of) => [undefined, of.at(a).select(d, 0), of.at(a).select(0, d)],
+  select: (d, _, [a], of) => [
+    undefined,
+    { d, choice: e => of.at(a).select(e, 0) },
+    { d, choice: e => of.at(a).select(0, e) },
+  ],
 }
 
 /** The number that an instruction is; undefined where it is computed. */
@@ -89,18 +109,20 @@ const chosen = (
   b: number,
   of: Values,
   wins: (one: Expression, other: Expression) => Expression,
-): readonly (Expression | undefined)[] => {
+): readonly Part[] => {
   // By the result, so that what it is made of need not be kept. What is neither better nor equal is NaN.
-  const beside = (other: number): Expression => {
+  const beside = (other: number): Adjoint => {
     const [value, bound] = [of.at(i), of.at(other)]
     const rest = numberAt(of, other) === 0 ? value : value.eq(bound).select(0, value)
-    return wins(value, bound).select(d, rest)
+    return { d, choice: e => wins(value, bound).select(e, rest) }
   }
   if (!of.varies(b)) return [beside(b)]
   if (!of.varies(a)) return [undefined, beside(a)]
-  const [first, second] = [wins(of.at(a), of.at(b)), wins(of.at(b), of.at(a))]
-  const equal = of.at(a).eq(of.at(b)).select(d.mul(0.5), of.at(a).add(of.at(b)))
-  return [first.select(d, second.select(0, equal)), second.select(d, first.select(0, equal))]
+  const between = (one: Expression, other: Expression): Adjoint => {
+    const equal = (e: Expression) => one.eq(other).select(e.mul(0.5), one.add(other))
+    return { d, choice: e => wins(one, other).select(e, wins(other, one).select(0, equal(e))) }
+  }
+  return [between(of.at(a), of.at(b)), between(of.at(b), of.at(a))]
 }
 
 /** An expression over some of: the gradient of the result, the operands, and the result. */
@@ -113,14 +135,23 @@ interface Derived {
 const argumentsOf = ([op, ...args]: MapInstruction): readonly number[] =>
   op === 'operand' || op === 'const' || op === 'index' ? [] : (args as readonly number[])
 
+/** Of the gradient of a value, the part of an argument. */
+const chosenBy = ({ choice }: Adjoint, part: Expression | Adjoint): Adjoint => {
+  const own = part instanceof Expression ? { d: part } : part
+  if (choice === undefined) return own
+  return { d: own.d, choice: own.choice === undefined ? choice : e => choice(own.choice!(e)) }
+}
+
 /** The gradient of an expression by one of its operands; undefined where it does not change with that. */
 const derivedOf = (
   code: readonly MapInstruction[],
   operand: number,
   operands: number,
+  isLine: boolean,
 ): Derived | undefined => {
   const trace = new Trace(operands + 2)
   const [gradient, ...given] = trace.operands
+  if (isLine) given[0] = bounded(given[0]!)
   const last = code.length - 1
   const [depends, varies]: boolean[][] = [[], []]
   code.forEach((instruction, i) => {
@@ -141,21 +172,23 @@ const derivedOf = (
     at: i => (values[i] ??= i === last ? given[operands]! : computed(i)),
     varies: i => varies![i]!,
   }
-  const adjoints: (Expression | undefined)[] = []
-  adjoints[last] = gradient
+  const adjoints: (Adjoint | undefined)[] = []
+  adjoints[last] = { d: gradient! }
   let total: Expression | undefined
+  const add = (argument: number, part: Adjoint): void => {
+    const other = adjoints[argument]
+    adjoints[argument] = other === undefined ? part : { d: settled(other).add(settled(part)) }
+  }
   for (let i = last; i >= 0; i--) {
     const adjoint = adjoints[i]
     const [op] = code[i]!
     if (adjoint === undefined || !depends![i]) continue
-    if (op === 'operand') total = total === undefined ? adjoint : total.add(adjoint)
+    if (op === 'operand') total = total === undefined ? settled(adjoint) : total.add(settled(adjoint))
     const args = argumentsOf(code[i]!)
-    const parts = derivatives[op]?.(adjoint, i, args as unknown as Args, of) ?? []
+    const parts = derivatives[op]?.(adjoint.d, i, args as unknown as Args, of) ?? []
     parts.forEach((part, k) => {
-      const argument = args[k]!
-      if (part === undefined || !depends![argument]) return
-      const other = adjoints[argument]
-      adjoints[argument] = other === undefined ? part : other.add(part)
+      if (part === undefined || !depends![args[k]!]) return
+      add(args[k]!, chosenBy(adjoint, part))
     })
   }
   const whole = total && codeOf(trace.attrsUpTo(trace.take(total)))
@@ -170,19 +203,39 @@ const derivedOf = (
   return { attrs: attrsOfCode(own), uses }
 }
 
-// Nodes with equal expressions have one and the same code.
+// Nodes with equal expressions have one and the same code. By operand; of those that are lines, by -1 less it.
 const known = new WeakMap<readonly MapInstruction[], Map<number, Derived | undefined>>()
 
-const derived = (code: readonly MapInstruction[], operand: number, operands: number): Derived | undefined => {
+const derived = (
+  code: readonly MapInstruction[],
+  operand: number,
+  operands: number,
+  isLine: boolean,
+): Derived | undefined => {
   let byOperand = known.get(code)
   if (byOperand === undefined) known.set(code, (byOperand = new Map()))
-  if (!byOperand.has(operand)) byOperand.set(operand, derivedOf(code, operand, operands))
-  return byOperand.get(operand)
+  const key = isLine ? -1 - operand : operand
+  if (!byOperand.has(key)) byOperand.set(key, derivedOf(code, operand, operands, isLine))
+  return byOperand.get(key)
 }
 
-export const elementwiseRule: Rule = ({ attrs, inputs, output }, gradient, make) =>
+/** -Infinity becomes NaN, as what is computed of it is. */
+const bounded = (x: Expression): Expression =>
+  x
+    .max(-line)
+    .min(line)
+    .add(x.min(0).sub(x.min(0)))
+
+/**
+ * Operators of one value that are lines from `line` on, and below -line. Hazard: their gradients multiply what
+ * is 0 there with what overflows. So the slope is that at `line`.
+ */
+const lines: ReadonlySet<string> = new Set(['gelu', 'silu'])
+const line = 100
+
+export const elementwiseRule: Rule = ({ op, attrs, inputs, output }, gradient, make) =>
   inputs.map((x, k) => {
-    const found = derived(codeOf(attrs), k, inputs.length)
+    const found = derived(codeOf(attrs), k, inputs.length, lines.has(op))
     if (found === undefined) return undefined
     return () => {
       const flows = [gradient, ...inputs, output]
@@ -190,7 +243,7 @@ export const elementwiseRule: Rule = ({ attrs, inputs, output }, gradient, make)
       const [first = gradient, ...others] = found.uses.map(use => flows[use]!)
       const isSame = codeOf(found.attrs).length === 1 && found.uses.length === 1
       const own = isSame ? first : make.apply(mapOperator, first, others, found.attrs)
-      return make.summed(own, output, x.spec)
+      return make.summed(make.following(own, gradient), output, x.spec)
     }
   })
 
@@ -215,9 +268,8 @@ export const whereRule: Rule = ({ attrs, inputs: [condition, ...values], output 
     undefined,
     ...values.map((x, k) => () => {
       const isChosen = choices.map(i => code[i]![0] === 'operand' && code[i]![1] === k + 1)
-      const own = isChosen.every(Boolean)
-        ? gradient
-        : make.apply(whereOperator, condition!, [gradient], isChosen[0] ? first : second)
+      const choice = { condition: condition!, attrs: isChosen[0] ? first : second }
+      const own = isChosen.every(Boolean) ? gradient : make.chosen(gradient, choice)
       return make.summed(own, output, x.spec)
     }),
   ]

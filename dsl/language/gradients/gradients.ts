@@ -4,7 +4,7 @@ import { type Builder, builderOf, FlowValue } from '../builder.js'
 import { badAttribute, dtypeMismatch, noGradient, shapeMismatch, unrelated } from '../messages.js'
 import type { Device, Floats, OneElement, Shape } from '../operators/types.js'
 import { here } from '../where.js'
-import { Backward, type Differentiated, type Within } from './backward.js'
+import { Backward, type Choice, type Differentiated, type Within } from './backward.js'
 import { fromParts } from './layout.js'
 import { constants, rules, withoutRule } from './rules.js'
 
@@ -21,6 +21,7 @@ class Reverse {
   private readonly varies: Uint8Array
   /** By node: what its gradient is the sum of. */
   private readonly terms = new Map<number, (FlowValue | Within)[]>()
+  private readonly choices = new Map<number, Choice>()
 
   constructor(
     private readonly loss: FlowValue,
@@ -75,7 +76,7 @@ class Reverse {
     const { nodes } = this.builder
     const { attrs, lane, inputs } = nodes[id]!
     const compute = attrs['communicator'] === undefined ? lane : nodes[inputs[0]!]!.lane
-    return new Backward(this.at, compute)
+    return new Backward(this.at, compute, this.choices)
   }
 
   /** Adds what each input of a node gets of the node's gradient. */

@@ -5,7 +5,9 @@ import type { Backward, Rule, Within } from './backward.js'
 
 export const sameRule: Rule = (_of, gradient) => [() => gradient]
 
-export const castRule: Rule = ({ inputs: [x] }, gradient, make) => [() => make.cast(gradient, x!.spec.dtype)]
+export const castRule: Rule = ({ inputs: [x] }, gradient, make) => [
+  () => make.following(make.cast(gradient, x!.spec.dtype), gradient),
+]
 
 export const reshapeRule: Rule = ({ inputs: [x], output }, gradient, make) => [
   () => make.reshape(make.whole(gradient, output), x!.spec.shape),

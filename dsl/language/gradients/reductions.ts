@@ -113,12 +113,7 @@ export const logSoftmaxRule: Rule = (of, gradient, make) => [
 export const logSumExpRule: Rule = ({ inputs: [x], output }, gradient, make) => [
   () => {
     const none = Number.NEGATIVE_INFINITY
-    return make.map(
-      (a, y, g) => y.eq(none).select(0, a.sub(y).exp().mul(g)),
-      make.here(x!),
-      output,
-      gradient,
-    )
+    return make.map((a, y, g) => y.eq(none).select(0, a.sub(y).exp().mul(g)), make.here(x!), output, gradient)
   },
 ]
 

@@ -506,7 +506,7 @@ describe('linear', () => {
   it('is x · weightᵀ + bias', async () => {
     const sizes = fc.tuple(fc.integer({ min: 1, max: 4 }), fc.integer({ min: 1, max: 4 }), fc.boolean())
     await fc.assert(
-      fc.asyncProperty(shapes, sizes, async (lead, [k, n, biased]) => {
+      fc.asyncProperty(fc.oneof(fc.constant([]), shapes), sizes, async (lead, [k, n, biased]) => {
         const of = (shape: Shape, by: number) =>
           f32(shape, ...Array.from({ length: elements(shape) }, (_, i) => ((i * by) % 11) - 5))
         const [x, weight, bias] = [of([...lead, k], 7), of([n, k], 3), of([n], 5)]
@@ -527,6 +527,8 @@ describe('linear', () => {
   it('refuses shapes and types that do not fit', () => {
     const tags = (...given: readonly Given[]) => problemsOf(given, (x, w, b) => x.pipe(braid.linear(w, b)))
     expect(tags(f32([2, 3]), f32([3, 4]))).toEqual(['ShapeMismatch'])
+    expect(tags(f32([3]), f32([3, 4]))).toEqual(['ShapeMismatch'])
+    expect(tags(f32([]), f32([3, 4]))).toEqual(['ShapeMismatch'])
     expect(tags(f32([2, 3]), f32([4, 3]), f32([3]))).toEqual(['ShapeMismatch'])
     expect(tags(f32([2, 3]), f32([4, 3]), f32([5, 2, 4]))).toEqual(['ShapeMismatch'])
     expect(tags(f32([2, 3]), typed('f16', [4, 3]))).toEqual(['DTypeMismatch'])
