@@ -453,7 +453,8 @@ export interface NativeGraph {
   /** The executable; or the reason, in words, why there is none. */
   instantiate(graph: number, nodePriorities: boolean): NativeExecutable | string
   /** Begins to capture a lane into the graph. Mode: 0 global, 1 of this thread, 2 relaxed. */
-  capture(graph: number, lane: number, mode: number): NativeCapture
+  /** `restores`: the graph existed before, and is as it was then where the capture is given up. */
+  capture(graph: number, lane: number, mode: number, restores: boolean): NativeCapture
   /** Gives up the whole. Idempotent. */
   close(): void
 }
@@ -483,8 +484,11 @@ export interface NativeCapture {
    */
   use(lane: number, block: { readonly space: 0 | 1; readonly block: number }, stream: boolean): void
   end(): void
-  /** Ends the capture, if it has not ended. Idempotent. */
-  abandon(): void
+  /**
+   * Ends the capture, if it has not ended, and returns what has gone by that, or by an end that failed.
+   * `restored`: whether the graph is as it was before. Idempotent.
+   */
+  abandon(): NativeGone & { readonly restored: boolean }
 }
 
 export interface NativeExecutable {

@@ -204,7 +204,8 @@ Napi::Value use(const Napi::CallbackInfo& info) {
   return info.Env().Undefined();
 }
 
-// Ends the capture. The lanes are ordinary ones again, whether it succeeds or not.
+// Ends the capture, and where that fails drops what was captured. The lanes are ordinary ones again, whether
+// it succeeds or not.
 Napi::Value end(const Napi::CallbackInfo& info) {
   const Shared self = opened(info);
   graphs::GraphDefinition made;
@@ -214,14 +215,20 @@ Napi::Value end(const Napi::CallbackInfo& info) {
   return info.Env().Undefined();
 }
 
+// Ends the capture, if it has not ended. → the graphs and nodes that have gone with it, or with an end that
+// failed, and whether the graph is as it was before: { nodes, graphs, restored }
 Napi::Value abandon(const Napi::CallbackInfo& info) {
-  self<CaptureObject>(info)->end();
-  return info.Env().Undefined();
+  const Shared self = braid::bindings::self<CaptureObject>(info);
+  self->end();
+  Napi::Object gone = self->graph->sweep(info.Env());
+  gone.Set("restored", self->capture.restored());
+  return gone;
 }
 
 }  // namespace
 
-// NativeGraph, graph, lane, mode → a NativeCapture of the lane into the graph
+// NativeGraph, graph, lane, mode, whether the graph existed before, and is restored where the capture is
+// given up → a NativeCapture of the lane into the graph
 Napi::Value beginCapture(const Napi::CallbackInfo& info) {
   const auto graph = self<GraphObject>(info);
   const std::shared_ptr<AllocatorDevice>& device = graph->device;
@@ -230,7 +237,8 @@ Napi::Value beginCapture(const Napi::CallbackInfo& info) {
   const auto mode = static_cast<CaptureMode>(integerAt(info[2], "mode", 0, 2));
   const auto made = std::make_shared<CaptureObject>(device, graph, mode != CaptureMode::relaxed);
   checkStatus(info.Env(), *device, made->memory.join(lane), "eventRecord");
-  if (const Status status = made->capture.beginOnto(graph->graph(info[0]), lane.stream, mode);
+  if (const Status status = made->capture.beginOnto(graph->graph(info[0]), lane.stream, mode, {},
+                                                    flagOr(info[3], "restores", false));
       status != Status::ok) {
     made->ended();
     checkStatus(info.Env(), *device, status, "begin a capture");

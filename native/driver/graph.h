@@ -236,7 +236,8 @@ class GraphCalls {
   }
 
   // Capture. With `onto`, the nodes are added to that graph, the first ones after `dependencies`, and
-  // captureEnd returns it.
+  // captureEnd returns it. Where captureEnd fails the graph has been destroyed, that of `onto` too, and no
+  // graph around it may be touched again: CUDA (13.0) ends the process then.
   virtual Status captureBegin(Stream, CaptureMode) { return Status::notSupported; }
   virtual Status captureBeginOnto(Stream, Graph /*onto*/, const GraphNode* /*dependencies*/,
                                   std::size_t /*count*/, CaptureMode) {

@@ -1,5 +1,7 @@
 #include "graphs/capture.h"
 
+#include <algorithm>
+
 namespace braid::graphs {
 
 Status GraphCapture::begin(std::shared_ptr<Driver> driver, std::shared_ptr<CleanupQueue> queue, Stream stream,
@@ -10,17 +12,21 @@ Status GraphCapture::begin(std::shared_ptr<Driver> driver, std::shared_ptr<Clean
   driver_ = std::move(driver);
   queue_ = std::move(queue);
   onto_ = {};
+  unnamed_.clear();
+  restores_ = false;
   return Status::ok;
 }
 
 Status GraphCapture::beginOnto(const GraphDefinition& definition, Stream stream, CaptureMode mode,
-                               const std::vector<Node>& after) {
+                               const std::vector<Node>& after, bool restores) {
   if (capturing()) return Status::illegalState;
   if (!definition.valid()) return Status::invalidValue;
-  std::vector<GraphNode> dependencies;
+  std::vector<GraphNode> dependencies, before;
   Status status = definition.handles(after, &dependencies);
   if (status != Status::ok) return status;
   Driver& driver = *definition.hierarchy_->driver;
+  if (restores) status = driver.graphNodes(definition.handle(), &before);
+  if (status != Status::ok) return status;
   status =
       driver.captureBeginOnto(stream, definition.handle(), dependencies.data(), dependencies.size(), mode);
   if (status != Status::ok) return status;
@@ -28,6 +34,10 @@ Status GraphCapture::beginOnto(const GraphDefinition& definition, Stream stream,
   driver_ = definition.hierarchy_->driver;
   queue_ = definition.hierarchy_->queue;
   onto_ = definition;
+  unnamed_.clear();
+  restores_ = restores;
+  restored_ = true;
+  before_ = {before.begin(), before.end()};
   return Status::ok;
 }
 
@@ -107,8 +117,11 @@ Status GraphCapture::attach(Graph graph, OwnerPair owners, UserObject* object) {
 Status GraphCapture::retain(Stream stream, OwnerPair owners) {
   CaptureInfo info;
   if (const Status status = tail(stream, &info); status != Status::ok) return status;
+  if (ownsNothing(owners)) return Status::ok;
   UserObject object = nullptr;
-  return ownsNothing(owners) ? Status::ok : attach(info.graph, std::move(owners), &object);
+  const Status status = attach(info.graph, std::move(owners), &object);
+  if (status == Status::ok) unnamed_.push_back(object);
+  return status;
 }
 
 Status GraphCapture::work(Stream stream, OwnerPair owners, const std::function<Status()>& work, Node* made) {
@@ -133,9 +146,13 @@ Status GraphCapture::work(Stream stream, OwnerPair owners, const std::function<S
   }
   // The work is in the graph, and so are its owners, whether or not its node is found.
   CaptureInfo after;
-  if (driver_->captureInfo(stream, &after) != Status::ok || after.dependencies.size() != 1) return Status::ok;
+  const bool isFound = driver_->captureInfo(stream, &after) == Status::ok && after.dependencies.size() == 1 &&
+                       driver_->nodeKind(after.dependencies[0], &record->kind) == Status::ok;
+  if (!isFound) {
+    unnamed_.push_back(record->object);
+    return Status::ok;
+  }
   record->handle = after.dependencies[0];
-  if (driver_->nodeKind(record->handle, &record->kind) != Status::ok) return Status::ok;
   place.key() = record->handle;
   attached_.insert(std::move(place));
   if (made == nullptr || !onto_.valid()) return Status::ok;
@@ -145,8 +162,72 @@ Status GraphCapture::work(Stream stream, OwnerPair owners, const std::function<S
   return Status::ok;
 }
 
+Status GraphCapture::added(Graph graph, std::vector<GraphNode>* nodes) const {
+  const Status status = driver_->graphNodes(graph, nodes);
+  std::erase_if(*nodes, [&](GraphNode node) { return before_.contains(node); });
+  return status;
+}
+
+// Whether all that was added comes before what the first stream would be given next.
+Status GraphCapture::joined(const CaptureInfo& info, bool* joined) const {
+  std::vector<GraphNode> nodes, left = info.dependencies;
+  std::vector<GraphEdge> edges;
+  Status status = added(info.graph, &nodes);
+  if (status == Status::ok) status = driver_->graphEdges(info.graph, &edges);
+  if (status != Status::ok) return status;
+  std::multimap<GraphNode, GraphNode> before;
+  for (const GraphEdge& edge : edges) before.emplace(edge.to, edge.from);
+  std::set<GraphNode> reached(left.begin(), left.end());
+  while (!left.empty()) {
+    const auto [first, last] = before.equal_range(left.back());
+    left.pop_back();
+    for (auto edge = first; edge != last; ++edge)
+      if (reached.insert(edge->second).second) left.push_back(edge->second);
+  }
+  *joined = std::ranges::all_of(nodes, [&](GraphNode node) { return reached.contains(node); });
+  return Status::ok;
+}
+
+// Hazard: the driver destroys the graph of a capture whose end fails, and where that is a conditional node's
+// body, whatever touches the graph around it ends the process (CUDA 13.0). So streams that are not joined are
+// joined first.
+Status GraphCapture::giveUp() {
+  CaptureInfo info;
+  std::vector<GraphNode> nodes;
+  if (tail(stream_, &info) == Status::ok && added(info.graph, &nodes) == Status::ok && !nodes.empty())
+    driver_->captureDependencies(stream_, nodes.data(), nodes.size(), false);
+  const GraphDefinition onto = onto_;
+  GraphDefinition made;
+  restores_ = false;
+  const Status status = end(&made);
+  if (status == Status::captureWrongThread) return status;
+  restored_ = status == Status::ok && takeOut(onto) == Status::ok;
+  return status;
+}
+
+// The last ones first, so that each is a node that nothing comes after.
+Status GraphCapture::takeOut(GraphDefinition definition) {
+  if (!definition.valid()) return Status::illegalState;
+  std::vector<GraphNode> nodes;
+  Status status = added(definition.handle(), &nodes);
+  for (auto node = nodes.rbegin(); node != nodes.rend() && status == Status::ok; ++node)
+    status = definition.destroy(definition.view(*node));
+  for (const UserObject object : std::exchange(unnamed_, {}))
+    driver_->graphRelease(definition.handle(), object, 1);
+  queue_->retry();
+  return status;
+}
+
 Status GraphCapture::end(GraphDefinition* made) {
   if (!capturing()) return Status::illegalState;
+  if (restores_) {
+    CaptureInfo info;
+    bool isJoined = true;
+    if (tail(stream_, &info) == Status::ok && joined(info, &isJoined) == Status::ok && !isJoined) {
+      const Status status = giveUp();
+      return status == Status::ok ? Status::captureUnjoined : status;
+    }
+  }
   Graph graph = nullptr;
   const Status status = driver_->captureEnd(stream_, &graph);
   // Another thread's to end: it goes on.
@@ -154,11 +235,17 @@ Status GraphCapture::end(GraphDefinition* made) {
   stream_ = nullptr;
   auto attached = std::exchange(attached_, {});
   GraphDefinition definition = std::exchange(onto_, {});
+  const bool isNew = !definition.record_;
   if (status != Status::ok) {
+    unnamed_.clear();
+    if (!isNew) definition.lose();
+    restored_ = false;
     queue_->retry();
     return status;
   }
-  if (!definition.valid()) {
+  // Lost with another capture of its hierarchy.
+  if (!isNew && !definition.valid()) return Status::illegalState;
+  if (isNew) {
     auto hierarchy = std::make_shared<Hierarchy>(driver_, queue_, graph);
     definition = GraphDefinition(hierarchy, hierarchy->root);
   }
@@ -187,7 +274,10 @@ Status GraphCapture::endOnto(Node* last) {
 void GraphCapture::abandon() {
   if (!capturing()) return;
   GraphDefinition dropped;
-  end(&dropped);
+  if (restores_)
+    giveUp();
+  else
+    end(&dropped);
   stream_ = nullptr;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 
 #include "graphs/definition.h"
 
@@ -17,9 +18,11 @@ class GraphCapture {
 
   Status begin(std::shared_ptr<Driver> driver, std::shared_ptr<CleanupQueue> queue, Stream stream,
                CaptureMode mode);
-  // Into a graph that exists, such as a conditional node's body, after these of its nodes.
+  // Into a graph that exists, such as a conditional node's body, after these of its nodes. With `restores`
+  // the graph is as it was before where the capture is abandoned, or does not end; else its owner gives it
+  // up.
   Status beginOnto(const GraphDefinition& definition, Stream stream, CaptureMode mode,
-                   const std::vector<Node>& after = {});
+                   const std::vector<Node>& after = {}, bool restores = false);
 
   bool capturing() const { return stream_ != nullptr; }
   // Does `work`, which queues something on a stream of this capture, and keeps the owners with the node that
@@ -35,14 +38,17 @@ class GraphCapture {
   // The same for a conditional node of the definition that is captured into.
   Status addConditional(Stream stream, Condition condition, ConditionalKind kind, std::size_t bodyCount,
                         Node* node);
-  // The graph, or after a failure nothing; the stream is an ordinary one again either way.
+  // The graph, or after a failure nothing; the stream is an ordinary one again either way. The driver
+  // destroys the graph of a capture that is invalid, one that existed before too: no view of its hierarchy is
+  // valid then.
   Status end(GraphDefinition* made);
   // Ends a capture into a graph that existed before. `last`: the node after which the stream's next work
   // would have come.
   Status endOnto(Node* last);
-  // Ends an unfinished capture, so that its stream can be used; what was captured is dropped, except from a
-  // graph that existed before.
+  // Ends an unfinished capture, so that its stream can be used, and drops what was captured.
   void abandon();
+  // Whether the graph is as it was before, after a capture with `restores` that was abandoned or did not end.
+  bool restored() const { return restored_; }
 
   // A launch of a kernel that is no single node, such as a library's product, on an idle stream: its nodes
   // become the definition's own, the first of them after `after`, and `last` is the last one, which has the
@@ -57,11 +63,20 @@ class GraphCapture {
   // The same, as nodes of the definition that is captured into.
   Status tail(Stream stream, std::vector<Node>* after);
   Status attach(Graph graph, OwnerPair owners, UserObject* object);
+  // The nodes that the graph did not have when the capture began.
+  Status added(Graph graph, std::vector<GraphNode>* nodes) const;
+  Status joined(const CaptureInfo& info, bool* joined) const;
+  // Ends the driver's capture, however its streams are joined, and takes what it added out of the graph.
+  Status giveUp();
+  Status takeOut(GraphDefinition definition);
   std::shared_ptr<Driver> driver_;
   std::shared_ptr<CleanupQueue> queue_;
   GraphDefinition onto_;  // valid where the graph existed before
   Stream stream_ = nullptr;
   std::map<GraphNode, std::shared_ptr<NodeRecord>> attached_;
+  bool restores_ = false, restored_ = true;
+  std::set<GraphNode> before_;       // the nodes that the graph had, where it is restored
+  std::vector<UserObject> unnamed_;  // held by the graph for this capture, and by no node of it that is told
 };
 
 }  // namespace braid::graphs

@@ -264,6 +264,8 @@ void GraphDefinition::forget(NodeRecord& node) {
   for (const auto& body : node.bodies) forget(*body);
 }
 
+void GraphDefinition::lose() { forget(*hierarchy_->root); }
+
 Status GraphDefinition::destroy(const Node& node) {
   if (node.record_ && !node.record_->handle) return Status::ok;
   if (!holds(node)) return Status::invalidValue;

@@ -131,6 +131,8 @@ class GraphDefinition {
   // Puts a copy in the place of a graph that is inside another one: no driver puts such a graph in a node.
   static Status setApart(GraphDefinition* child);
   Node view(GraphNode handle) const;
+  // The driver has destroyed the graph: nothing of its hierarchy is touched any more.
+  void lose();
   static void forget(GraphRecord& graph);
   static void forget(NodeRecord& node);
 

@@ -20,14 +20,13 @@ GraphNode nodeHandle(std::uint64_t number) { return reinterpret_cast<GraphNode>(
 
 CaptureMode Graphs::exchangeMode(CaptureMode mode) { return std::exchange(threadMode, mode); }
 
-Status Graphs::start(StreamQueue* queue, GraphData& graph, bool owned, std::vector<std::uint64_t> tail,
-                     CaptureMode mode, std::string* detail) {
+Status Graphs::start(StreamQueue* queue, GraphData& graph, std::vector<std::uint64_t> tail, CaptureMode mode,
+                     std::string* detail) {
   if (queue->capture.load(std::memory_order_relaxed) != 0)
     return wrong(Status::illegalState, "the stream captures already", detail);
   Capture made;
   made.id = ++captures;
   made.graph = graph.id;
-  made.owned = owned;
   made.origin = queue;
   made.mode = mode;
   made.thread = std::this_thread::get_id();
@@ -42,7 +41,7 @@ Status Graphs::begin(StreamQueue* queue, CaptureMode mode, std::string* detail) 
   std::lock_guard lock(mutex_);
   auto graph = std::make_unique<GraphData>(&users_);
   name(*graph);
-  const Status status = start(queue, *graph, true, {}, mode, detail);
+  const Status status = start(queue, *graph, {}, mode, detail);
   if (status == Status::ok)
     roots_[graph->id] = std::move(graph);
   else
@@ -60,7 +59,7 @@ Status Graphs::beginOnto(StreamQueue* queue, Graph graph, const GraphNode* depen
     return status;
   std::vector<std::uint64_t> tail;
   for (const NodeData* node : after) tail.push_back(node->id);
-  return start(queue, *found, false, std::move(tail), mode, detail);
+  return start(queue, *found, std::move(tail), mode, detail);
 }
 
 std::vector<NodeData*> Graphs::alive(const GraphData& graph, const std::vector<std::uint64_t>& nodes) const {
@@ -111,13 +110,18 @@ Status Graphs::end(StreamQueue* queue, Graph* graph, std::string* detail) {
   for (const auto& [stream, tail] : capture.tails) stream->capture.store(0, std::memory_order_release);
   if (capture.mode != CaptureMode::relaxed) --strict_;
   captures_.erase(found);
-  if (status == Status::ok) {
+  if (status == Status::ok)
     *graph = reinterpret_cast<Graph>(capture.graph);
-  } else if (capture.owned && made) {
-    forgetGraph(*made);
-    roots_.erase(capture.graph);
-  }
+  else if (made)
+    destroyAround(*made);
   return status;
+}
+
+void Graphs::destroyAround(const GraphData& graph) {
+  const auto root = roots_.find(graph.root()->id);
+  if (root == roots_.end()) return;
+  forgetGraph(*root->second);
+  roots_.erase(root);
 }
 
 Status Graphs::info(StreamQueue* queue, CaptureInfo* info, std::string*) {
@@ -245,11 +249,7 @@ void Graphs::forget(StreamQueue* queue) {
   // Nobody can end it any more.
   for (const auto& [stream, tail] : capture.tails) stream->capture.store(0, std::memory_order_release);
   if (capture.mode != CaptureMode::relaxed) --strict_;
-  if (capture.owned)
-    if (const auto root = roots_.find(capture.graph); root != roots_.end()) {
-      forgetGraph(*root->second);
-      roots_.erase(root);
-    }
+  if (const GraphData* graph = find(reinterpret_cast<Graph>(capture.graph))) destroyAround(*graph);
   captures_.erase(found);
 }
 

@@ -123,7 +123,6 @@ class Graphs {
  private:
   struct Capture {
     std::uint64_t id = 0, graph = 0;
-    bool owned = false;  // the capture made the graph
     bool invalid = false;
     StreamQueue* origin = nullptr;
     CaptureMode mode = CaptureMode::global;
@@ -155,8 +154,10 @@ class Graphs {
   ImageNode& writable(ExecData& exec, const ExecPlace& place);
   Status execNode(GraphExec exec, GraphNode node, ExecData** found, ExecPlace* place,
                   std::string* detail) const;
-  Status start(StreamQueue* queue, GraphData& graph, bool owned, std::vector<std::uint64_t> tail,
-               CaptureMode mode, std::string* detail);
+  Status start(StreamQueue* queue, GraphData& graph, std::vector<std::uint64_t> tail, CaptureMode mode,
+               std::string* detail);
+  // The root that the graph is, or is in, with all graphs inside.
+  void destroyAround(const GraphData& graph);
   Status active(StreamQueue* queue, Capture** capture, GraphData** graph, std::string* detail);
   std::vector<NodeData*> alive(const GraphData& graph, const std::vector<std::uint64_t>& nodes) const;
   bool joined(const Capture& capture, const GraphData& graph) const;

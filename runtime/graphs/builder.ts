@@ -46,16 +46,17 @@ export class GraphBuilder implements Disposable {
   readonly #root: GraphBuilder
   /** The graph that is captured into. */
   readonly #into: GraphDefinition
-  readonly #ownGraph: boolean
+  /** What the builder made for that; undefined where the graph existed before. */
+  readonly #made: Hierarchy | undefined
   #state: State
   #capture: Capture | undefined
 
-  private constructor(core: Core, lane: Lane, into: GraphDefinition, ownGraph: boolean, root?: GraphBuilder) {
+  private constructor(core: Core, lane: Lane, into: GraphDefinition, made?: Hierarchy, root?: GraphBuilder) {
     madeBy(core instanceof Core, 'GraphBuilder', 'GraphBuilder.create(lane)')
     this.#core = core
     this.#lane = lane
     this.#into = into
-    this.#ownGraph = ownGraph
+    this.#made = made
     this.#root = root ?? this
     this.#state = root === undefined ? 'new' : 'building'
     this.#capture = root === undefined ? undefined : root.#capture
@@ -71,10 +72,11 @@ export class GraphBuilder implements Disposable {
     const { into } = reading(at, () => ({ into: optionsFor(options, at).into }))
     if (into === undefined) {
       const native = core.tried(at, core.name, () => core.native.graph())
-      return new GraphBuilder(core, lane, definitionOf(new Hierarchy(core, native), 0), true)
+      const made = new Hierarchy(core, native)
+      return new GraphBuilder(core, lane, definitionOf(made, 0), made)
     }
     graphFor(into, at, core)
-    return new GraphBuilder(core, lane, into, false)
+    return new GraphBuilder(core, lane, into)
   }
 
   static is(value: unknown): value is GraphBuilder {
@@ -120,28 +122,62 @@ export class GraphBuilder implements Disposable {
         'correct it, or leave it out',
       )
     const { hierarchy, id } = graphFor(this.#into, at)
+    if (mode !== 'relaxed' && hierarchy.inConditional(id)) throw strictBody(at, mode)
     const lane = laneAccess.idFor(this.#lane, this.#core, at)
-    const native = hierarchy.tried(at, () => hierarchy.native.capture(id, lane, modes[mode]))
+    const restores = this.#made === undefined
+    const native = hierarchy.tried(at, () => hierarchy.native.capture(id, lane, modes[mode], restores))
     this.#capture = new Capture(this.#core, native, hierarchy, id)
     this.#capture.enter(this.#lane)
+    this.#capture.driven.add(this.#lane)
     hierarchy.capturing.set(id, this.#capture)
-    lost.register(this, { capture: this.#capture, made: this.#ownGraph ? this.#into : undefined })
+    lost.register(this, { capture: this.#capture, made: this.#made })
     this.#state = 'building'
     return this
   }
 
-  /** Builders that go on, on other lanes, after what this one has captured so far. */
+  /**
+   * Builders that go on, on other lanes, after what this one has captured so far. A lane that was joined in this
+   * capture can be split off again.
+   */
   split(...lanes: readonly Lane[]): GraphBuilder[] {
     const at = 'builder.split'
     const capture = this.#building(at)
     if (lanes.length === 0)
       throw badUse(at, 'lanes', 'at least one other lane', 'none', 'pass the lanes to go on with')
+    // All are judged before one of them joins: a lane without a builder would keep the capture from ending.
+    const ids = lanes.map((lane, i) => this.#splittable(lane, lanes.indexOf(lane) < i, capture, at))
     const event = makeGraphEvent(this.#core)
     capture.record(laneAccess.idFor(this.#lane, this.#core, at, true), event, at)
-    return lanes.map(lane => {
-      capture.wait(lane, laneAccess.idFor(lane, this.#core, at), event, at)
-      return new GraphBuilder(this.#core, lane, this.#into, false, this.#root)
+    return lanes.map((lane, i) => {
+      capture.wait(lane, ids[i]!, event, at)
+      capture.driven.add(lane)
+      return new GraphBuilder(this.#core, lane, this.#into, undefined, this.#root)
     })
+  }
+
+  /** The id of a lane that a builder can be split off to. */
+  #splittable(lane: Lane, isRepeated: boolean, capture: Capture, at: string): number {
+    const id = laneAccess.idFor(lane, this.#core, at, true)
+    const other = laneAccess.captureOf(lane)
+    if (other !== undefined && other !== capture)
+      throw badUse(
+        at,
+        `lane ${lane.name}`,
+        'a lane that no other builder captures',
+        'one that is being captured into another graph',
+        'call end() of the builder that captures it first, or pass another lane: device.lane()',
+      )
+    if (isRepeated || capture.driven.has(lane))
+      throw badUse(
+        at,
+        `lane ${lane.name}`,
+        'a lane that no builder of this capture drives',
+        isRepeated ? 'one that was passed twice' : 'one that a builder of this capture drives',
+        lane === this.#lane || isRepeated
+          ? 'pass another lane: device.lane()'
+          : 'join its builder first, by GraphBuilder.join, or pass another lane: device.lane()',
+      )
+    return id
   }
 
   /**
@@ -173,6 +209,7 @@ export class GraphBuilder implements Disposable {
       capture.record(laneAccess.idFor(builder.#lane, root.#core, at, true), event, at)
       capture.wait(root.#lane, laneAccess.idFor(root.#lane, root.#core, at, true), event, at)
       builder.#state = 'closed'
+      capture.driven.delete(builder.#lane)
     }
     return root
   }
@@ -189,7 +226,7 @@ export class GraphBuilder implements Disposable {
   embed(child: GraphBuilder | GraphDefinition): void {
     const at = 'builder.embed'
     const capture = this.#building(at)
-    const place = wholeGraphFor(GraphBuilder.is(child) ? child.definition : child, at, this.#core)
+    const place = wholeGraphFor(GraphBuilder.is(child) ? child.#ended(at) : child, at, this.#core)
     apart(place, capture.place, at)
     copyable(place, at)
     fitsBody(place, capture.place, at)
@@ -200,7 +237,7 @@ export class GraphBuilder implements Disposable {
       () => capture.native.embed(lane, hierarchy.native, id),
       () => noCopyOf(place, at),
     )
-    capture.hierarchy.ordered ||= hierarchy.ordered
+    capture.ordered ||= hierarchy.ordered
   }
 
   /** A condition of the graph that is captured, see `GraphCondition`. */
@@ -214,8 +251,7 @@ export class GraphBuilder implements Disposable {
     const capture = this.#building(at)
     const lane = laneAccess.idFor(this.#lane, this.#core, at, true)
     const { node, of } = reading(at, () => conditionWork(condition, from, capture.place, at))
-    const made = capture.work(lane, node, at)
-    capture.hierarchy.setsCondition(capture.graph, of, made)
+    capture.setsCondition(of, capture.work(lane, node, at))
   }
   /** Runs its body where the condition is not 0. Fill `node.bodies[0]` directly or by another builder. */
   ifThen(condition: GraphCondition): ConditionalNode {
@@ -236,8 +272,8 @@ export class GraphBuilder implements Disposable {
   }
 
   /**
-   * Ends the capture. Its lanes are ordinary ones again, also where this throws: then there is no graph.
-   * While another builder captures into a graph inside, the call is refused and the capture goes on.
+   * Ends the capture. Its lanes are ordinary ones again, also where this throws: then there is no graph, and
+   * one that existed before is as it was. While another builder captures into a graph inside, the call is refused and the capture goes on.
    */
   end(): this {
     const at = 'builder.end'
@@ -252,11 +288,10 @@ export class GraphBuilder implements Disposable {
     const capture = this.#building(at)
     capture.hierarchy.noCaptureInside(capture.graph, at)
     this.#state = 'closed'
-    capture.leave()
     try {
-      capture.tried(at, () => capture.native.end())
+      capture.end(at)
     } catch (error) {
-      this.#drop()
+      this.#made?.abandon()
       throw error
     }
     this.#state = 'ended'
@@ -265,42 +300,46 @@ export class GraphBuilder implements Disposable {
 
   /**
    * The graph, to be read and changed: once the capture has ended, and for a graph that existed before also
-   * before it begins.
+   * before it begins. Whoever has taken it disposes of it; what nobody has taken goes with the builder.
    */
   get definition(): GraphDefinition {
-    const at = 'builder.definition'
+    const definition = this.#ended('builder.definition')
+    if (this.#made !== undefined) this.#made.taken = true
+    return definition
+  }
+
+  #ended(at: string): GraphDefinition {
     const refused = (found: string, next: string): Error =>
       badUse(at, 'builder', 'a builder whose capture has ended', found, next)
     if (this.#root !== this)
       throw refused('one that was split from another', 'access the graph through the builder that began')
     if (this.#state === 'building') throw refused(this.#words(), 'call builder.end() first')
     if (this.#state === 'closed') throw refused(this.#words(), 'take the definition before')
-    if (this.#state === 'new' && this.#ownGraph)
+    if (this.#state === 'new' && this.#made !== undefined)
       throw refused(this.#words(), 'call builder.begin(), give the lane its work, and call builder.end()')
     return this.#into
   }
 
   /** An executable of what was captured. Can be called again. */
   instantiate(options?: InstantiateOptions): ExecutableGraph {
-    return ExecutableGraph.instantiate(this.definition, options)
+    return ExecutableGraph.instantiate(this.#ended('builder.instantiate'), options)
   }
 
   /**
-   * Ends a capture that has not ended, and those into graphs inside, and drops what was captured. A
-   * definition that was taken stays valid.
+   * Ends a capture that has not ended, and those into graphs inside, and drops what was captured: a graph that
+   * existed before is as it was. Of a capture that has ended the graph goes too, unless it was taken by
+   * `builder.definition` or `node.graph`. Executables stay.
    */
   [Symbol.dispose](): void {
-    const capture = this.#capture
-    if (this.#root === this && this.#state === 'building' && capture !== undefined) {
-      if (capture.active) capture.abandon()
-      this.#drop()
-    }
+    const state = this.#state
     this.#state = 'closed'
-  }
-
-  /** The graph of a capture that has failed: nobody else has seen it, and it keeps memory. */
-  #drop(): void {
-    if (this.#ownGraph) this.#into[Symbol.dispose]()
+    if (this.#root !== this) {
+      if (state === 'building') this.#capture!.driven.delete(this.#lane)
+      return
+    }
+    if (state === 'building') this.#capture!.abandon()
+    if (state === 'ended' && this.#made?.taken === true) return
+    this.#made?.abandon()
   }
 
   #conditional(
@@ -332,3 +371,14 @@ export class GraphBuilder implements Disposable {
     }[this.#state]
   }
 }
+
+// A capture into a body that becomes invalid takes the graph around it along, and one of a strict mode may do so
+// together with the capture around it: CUDA (13.0) ends the process then.
+const strictBody = (at: string, mode: string): Error =>
+  badUse(
+    at,
+    'mode',
+    "'relaxed', for a graph inside a conditional node",
+    `'${mode}'`,
+    'leave it out; the capture of the graph around the node may have another mode',
+  )

@@ -5,8 +5,7 @@ import type { Core } from '../device/core.js'
 import { type GraphEvent, graphEventFor, recordedIn } from '../device/graph-event.js'
 import type { Lane } from '../device/lane.js'
 import { type LaneCapture, laneAccess, type NativeBlock } from '../device/lane-access.js'
-import type { GraphDefinition } from './definition.js'
-import type { GraphPlace, Hierarchy } from './hierarchy.js'
+import type { ConditionSet, GraphPlace, Hierarchy } from './hierarchy.js'
 import { awaitsHost } from './node-params.js'
 import { triedOn } from './refusals.js'
 
@@ -24,6 +23,11 @@ export const modes: Readonly<Record<CaptureMode, number>> = { global: 0, 'thread
 export class Capture implements LaneCapture {
   active = true
   readonly lanes = new Set<Lane>()
+  /** Lanes that a builder gives work to which is not joined. */
+  readonly driven = new Set<Lane>()
+  /** Whether what was captured awaits JavaScript. */
+  ordered = false
+  readonly #sets: ConditionSet[] = []
   readonly #core: Core
   readonly #native: NativeCapture
 
@@ -55,11 +59,33 @@ export class Capture implements LaneCapture {
     laneAccess.setCapture(lane, this)
   }
 
-  /** Ends the capture without a graph, and those into graphs inside. */
+  /** Ends the capture without a graph, and those into graphs inside. Idempotent. */
   abandon(): void {
+    if (!this.active) return
     this.hierarchy.abandonInside(this.graph)
     this.leave()
-    if (!this.#core.closed) this.#native.abandon()
+    this.drop()
+  }
+
+  /** The capture is over, and nobody is to see what it added. */
+  drop(): void {
+    if (this.#core.closed) return
+    const gone = this.#native.abandon()
+    this.hierarchy.forget(gone)
+    for (const set of this.#sets) this.hierarchy.setsNoMore(set)
+    if (!gone.restored) this.hierarchy.lose()
+  }
+
+  /** Ends the capture; where that throws, what it added is dropped. */
+  end(at: string): void {
+    this.leave()
+    try {
+      this.tried(at, () => this.#native.end())
+    } catch (error) {
+      this.drop()
+      throw error
+    }
+    this.hierarchy.ordered ||= this.ordered
   }
 
   leave(): void {
@@ -67,12 +93,17 @@ export class Capture implements LaneCapture {
     this.hierarchy.capturing.delete(this.graph)
     for (const lane of this.lanes) laneAccess.setCapture(lane, undefined)
     this.lanes.clear()
+    this.driven.clear()
+  }
+
+  setsCondition(of: number, node: number | undefined): void {
+    this.#sets.push(this.hierarchy.setsCondition(this.graph, of, node))
   }
 
   work(lane: number, node: NativeNode, at: string): number | undefined {
     this.hierarchy.takes(this.graph, node.kind, at)
     const made = this.tried(at, () => this.#native.work(lane, node))
-    this.hierarchy.ordered ||= awaitsHost(node)
+    this.ordered ||= awaitsHost(node)
     return made
   }
 
@@ -107,7 +138,7 @@ export class Capture implements LaneCapture {
 interface Left {
   readonly capture: Capture
   /** The graph that the builder made for itself. */
-  readonly made: GraphDefinition | undefined
+  readonly made: Hierarchy | undefined
 }
 
 // A capture that nobody can end holds its lanes for ever: their work would go into a graph that nobody gets.
@@ -115,5 +146,5 @@ interface Left {
 export const lost = new FinalizationRegistry<Left>(({ capture, made }) => {
   if (!capture.active) return
   capture.abandon()
-  made?.[Symbol.dispose]()
+  made?.close()
 })

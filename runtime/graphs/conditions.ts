@@ -65,7 +65,13 @@ export const conditionOf = (
   const { hierarchy, id } = place
   const handle = hierarchy.tried(at, () => hierarchy.native.condition(id, initial))
   hierarchy.hasCondition = true
-  const condition = Object.freeze({ graph, handle })
+  const condition = Object.freeze({
+    get graph() {
+      hierarchy.taken = true
+      return graph
+    },
+    handle,
+  })
   made.set(condition, { hierarchy, id })
   return condition
 }

@@ -313,10 +313,7 @@ export class GraphDefinition implements Disposable {
       this.#alive('definition[Symbol.dispose]')
       this.#hierarchy.noCaptureInside(this.#id, 'definition[Symbol.dispose]')
     }
-    const { native, nodes, graphs } = this.#hierarchy
-    this.#hierarchy.closed = true
-    this.#hierarchy.forget({ nodes: [...nodes.keys()], graphs: [...graphs.keys()] })
-    native.close()
+    this.#hierarchy.close()
   }
 
   get #place(): GraphPlace {
@@ -338,6 +335,11 @@ export class GraphDefinition implements Disposable {
         'call builder.end() first',
       )
     }
+    if (this.#hierarchy.lost)
+      throw new DisposedError(
+        'a graph',
+        'a capture into it, or into a graph inside, failed, and the driver cannot take its nodes out again; build the graph anew',
+      )
     const why = this.#core.closed
       ? `its device ${this.#core.name} is closed`
       : this.#hierarchy.closed

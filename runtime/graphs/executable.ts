@@ -195,7 +195,14 @@ export class ExecutableGraph implements Disposable {
       return
     }
     const { node: given, memory = [] } = reading(at, () =>
-      paramsOf(node.kind, objectOf(params, node.kind, at), {}, hierarchy.core, at, node.graph),
+      paramsOf(
+        node.kind,
+        objectOf(params, node.kind, at),
+        {},
+        hierarchy.core,
+        at,
+        definitionOf(hierarchy, graph),
+      ),
     )
     this.#lifetimes.check(id, hierarchy.memory.nodesOf(memory), at)
     triedOn(

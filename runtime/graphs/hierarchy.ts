@@ -175,7 +175,7 @@ export const apart = (graph: GraphPlace, into: GraphPlace, at: string): void => 
 }
 
 /** A node that sets a condition: the graph of the node, and the graph that the condition was made for. */
-interface ConditionSet {
+export interface ConditionSet {
   readonly graph: number
   readonly of: number
 }
@@ -185,13 +185,17 @@ export class Hierarchy {
   readonly nodes = new Map<number, Views['node']>()
   readonly graphs = new Map<number, Views['graph']>()
   closed = false
+  /** Whether it was given up because a capture could not be taken out of it again. */
+  lost = false
+  /** Whether the program has been given the root, of a graph that a builder made. */
+  taken = false
   /** The captures that have not ended, by their graphs, which the driver alone changes meanwhile. */
   readonly capturing = new Map<number, { abandon(): void }>()
   /** Where each graph lies that is inside a node: known for those whose number has been asked for. */
   readonly #around = new Map<number, { readonly graph: number; readonly node: number }>()
   /** Nodes that set conditions, by their number; of a captured one it may not be known. */
   readonly #setters = new Map<number, ConditionSet>()
-  readonly #capturedSetters: ConditionSet[] = []
+  readonly #capturedSetters = new Set<ConditionSet>()
   /** Whether a condition was ever made for one of its graphs. The driver never forgets it. */
   hasCondition = false
   /** Memory that nodes of the root allocate. */
@@ -314,9 +318,16 @@ export class Hierarchy {
   }
 
   /** A node of `graph` sets a condition of the graph `of`. `node`: its number, where it is known. */
-  setsCondition(graph: number, of: number, node?: number): void {
-    if (node === undefined) this.#capturedSetters.push({ graph, of })
-    else this.#setters.set(node, { graph, of })
+  setsCondition(graph: number, of: number, node?: number): ConditionSet {
+    const set = { graph, of }
+    if (node === undefined) this.#capturedSetters.add(set)
+    else this.#setters.set(node, set)
+    return set
+  }
+
+  /** The node whose number is not known has gone. */
+  setsNoMore(set: ConditionSet): void {
+    this.#capturedSetters.delete(set)
   }
 
   /** The node sets no condition any more. */
@@ -329,6 +340,26 @@ export class Hierarchy {
     return [...this.#setters.values(), ...this.#capturedSetters].some(
       ({ graph, of }) => this.within(graph, id) && (which === 'any' || !this.within(of, id)),
     )
+  }
+
+  /** Gives up the root and all graphs inside it. No lane is being captured into them. Idempotent. */
+  close(): void {
+    if (this.closed) return
+    this.closed = true
+    this.forget({ nodes: [...this.nodes.keys()], graphs: [...this.graphs.keys()] })
+    this.native.close()
+  }
+
+  /** The same, and ends the captures into its graphs first. */
+  abandon(): void {
+    for (const capture of [...this.capturing.values()]) capture.abandon()
+    this.close()
+  }
+
+  /** A capture that failed could not be taken out of a graph that existed before. */
+  lose(): void {
+    this.lost = true
+    this.abandon()
   }
 
   /** Forgets what has gone, so that the program's views of it keep nothing alive. */

@@ -1,6 +1,6 @@
 // Edges, as the sets of nodes right before and right after a node.
 import { badArgument, badUse } from '../device/allocator-error.js'
-import { type Hierarchy, losesNothing, nodeFor, type Views } from './hierarchy.js'
+import { definitionOf, type Hierarchy, losesNothing, nodeFor, type Views } from './hierarchy.js'
 
 type Node = Views['node']
 
@@ -57,7 +57,8 @@ export class Neighbours implements Iterable<Node> {
 
   #all(): Node[] {
     if (!this.#node.valid) return []
-    return this.#node.graph.edges.flatMap(([from, to]) =>
+    const { hierarchy, graph } = nodeFor(this.#node, `node.${this.#side}`)
+    return definitionOf(hierarchy, graph).edges.flatMap(([from, to]) =>
       this.#side === 'pred' ? (to === this.#node ? [from] : []) : from === this.#node ? [to] : [],
     )
   }

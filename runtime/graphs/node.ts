@@ -105,6 +105,7 @@ export class GraphNode<K extends NodeKind = NodeKind> {
   }
   /** The graph that the node belongs to. */
   get graph(): Graph {
+    this.#hierarchy.taken = true
     return this.#graph
   }
   get valid(): boolean {
