@@ -68,6 +68,7 @@ const titles = {
   NotLaunched: 'This launch could not begin',
   UnknownLayout: 'The tree has no layout of this number',
   TreeFailed: 'A launch of the tree has failed',
+  QueueFull: 'Launches that wait take too much memory',
   Reentered: 'A launch was made from inside of a launch',
   UnknownPlan: 'The tree has no plan of this name',
   UnknownPort: 'The plan has no input or output of this name',

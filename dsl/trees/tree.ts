@@ -287,8 +287,8 @@ class Exploration {
   }
 
   /**
-   * The node of this contract. Once the plan has `variants` layouts, one of them is used whose inputs can be
-   * copied to their places; if there is none, a new one is made.
+   * The node of this contract. Once the plan has `variants` layouts, one of them is used that writes over no kept
+   * value, and whose inputs can be copied to their places; if there is none, a new one is made.
    */
   private nodeFor(
     plan: number,
@@ -300,7 +300,8 @@ class Exploration {
     if (known !== undefined) return { node: known, moves: [] }
     const own = this.nodes.filter(node => node.plan === plan)
     if (own.length >= this.variants)
-      for (const { id, contract: other } of own) {
+      for (const { id, contract: other, layout } of own) {
+        if (contract.kept.some(range => layout.clobbers.some(written => overlap(written, range)))) continue
         const moves = movesTo(other, contract, carried)
         if (moves === undefined) continue
         this.moved.set(JSON.stringify([id, moves]), { node: id, moves })
@@ -334,8 +335,7 @@ const movesTo = (
   from: Contract,
   carried: ReadonlyMap<string, Held>,
 ): readonly Move[] | undefined => {
-  const sameKept = JSON.stringify(to.kept) === JSON.stringify(from.kept)
-  if (!sameKept || to.inputs.size !== from.inputs.size) return undefined
+  if (to.inputs.size !== from.inputs.size) return undefined
   const moves: Move[] = []
   const sources = [...carried.values()].map(rangeOf)
   for (const [input, offset] of to.inputs) {

@@ -332,6 +332,7 @@ export class GraphBuilder implements Disposable {
    */
   [Symbol.dispose](): void {
     const state = this.#state
+    if (state === 'closed') return
     this.#state = 'closed'
     if (this.#root !== this) {
       if (state === 'building') this.#capture!.driven.delete(this.#lane)

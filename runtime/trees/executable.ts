@@ -21,13 +21,11 @@ export interface Executable extends LeaseOwner {
   /**
    * Fills the inputs that come from the host, and launches. `uses` are events that the launch comes after.
    */
-  submit(
-    feeds: ReadonlyMap<string, HostArray>,
-    uses: readonly number[] | undefined,
-    done: (failure: NativeFailure | null, lease: Lease<unknown> | undefined) => void,
-  ): void
+  submit(feeds: ReadonlyMap<string, HostArray>, uses: readonly number[] | undefined, done: Done): void
   close(): Promise<void>
 }
+
+type Done = (failure: NativeFailure | null, lease: Lease<unknown> | undefined) => void
 
 /** Memory that several programs have, by buffer of a plan: the number of its block. */
 export type Blocks = ReadonlyMap<number, number>
@@ -83,7 +81,7 @@ export class ProgramExecutable implements Executable {
   private readonly outputs: readonly Port[]
   private readonly views: readonly (readonly (readonly HostArray[])[])[]
   private readonly arrays: (slot: number) => readonly HostArray[]
-  private readonly done: ((failure: NativeFailure | null, lease: Lease<unknown> | undefined) => void)[] = []
+  private readonly done: (Done | undefined)[] = []
   private readonly ofGraphs: number
   private closing: Promise<void> | undefined
 
@@ -112,11 +110,7 @@ export class ProgramExecutable implements Executable {
     return this.program.stats().graphLaunches
   }
 
-  submit(
-    feeds: ReadonlyMap<string, HostArray>,
-    uses: readonly number[] | undefined,
-    done: (failure: NativeFailure | null, lease: Lease<unknown> | undefined) => void,
-  ): void {
+  submit(feeds: ReadonlyMap<string, HostArray>, uses: readonly number[] | undefined, done: Done): void {
     const tick = this.ticks.next
     const slot = this.ticks.slot(tick)
     this.inputs.forEach(({ spec, rate }, input) => {
@@ -147,6 +141,7 @@ export class ProgramExecutable implements Executable {
     const leased = failure === null && this.outputs.length > 0
     this.ticks.complete(tick, leased)
     const done = this.done[tick % this.ticks.size]!
+    this.done[tick % this.ticks.size] = undefined
     if (!leased) {
       done(failure, undefined)
       return

@@ -1,12 +1,14 @@
 import type { HostArray, Lease } from '../../dsl/index.js'
+import type { Where } from '../../dsl/ir/graph.js'
 import type { NativeFailure } from '../addon.js'
+import type { Core } from '../device/core.js'
 import { type Event, eventFor } from '../device/event.js'
 import { DisposedError } from '../errors.js'
 import { copied } from '../values.js'
 import { ArenaCopies } from './arena-copies.js'
 import type { Executable } from './executable.js'
 import type { Executables } from './executables.js'
-import type { Job } from './launch.js'
+import type { Admitted, Job, Stage } from './launch.js'
 import * as messages from './messages.js'
 import type { TreeMemory } from './readers.js'
 import type { Origin, Slots } from './slots.js'
@@ -17,7 +19,19 @@ export interface QueueParts {
   readonly slots: Slots
   /** Launches that are given to the device at once. */
   readonly inFlight: number
+  /** Bytes that launches which wait may take. */
+  readonly waiting: number
   readonly poison: boolean
+}
+
+/** What a launch without values takes of the heap. */
+const jobBytes = 1024
+
+const bytesOf = (feeds: ReadonlyMap<string, HostArray>, stages: readonly Stage[]): number => {
+  let bytes = jobBytes
+  for (const { byteLength } of feeds.values()) bytes += byteLength
+  for (const { spec } of stages) bytes += spec.bytes
+  return bytes
 }
 
 /** The launch that failed first, and why: a failure of the device, or of a call of it. */
@@ -45,6 +59,8 @@ export class LaunchQueue {
   private readonly failed = new Map<Job, NativeFailure>()
   private working = false
   private waiting: (() => void)[] = []
+  /** Bytes that the jobs take. */
+  private waitingBytes = 0
 
   constructor(private readonly parts: QueueParts) {
     this.copies = new ArenaCopies(parts.memory, parts.poison)
@@ -52,6 +68,18 @@ export class LaunchQueue {
 
   get isIdle(): boolean {
     return this.flying === 0 && this.jobs.length === 0 && !this.working
+  }
+
+  /** Throws where launches wait already, and may not take as much more. */
+  checkRoom(at: Where, { step, feeds, stages }: Admitted): void {
+    const { waiting } = this.parts
+    if (this.jobs.length > 0 && this.waitingBytes + bytesOf(feeds, stages) > waiting)
+      throw messages.queueFull(at, step.plan.name, this.jobs.length, this.waitingBytes, waiting)
+  }
+
+  /** Resolves when no launch waits for its turn, or the tree has failed. */
+  async room(): Promise<void> {
+    while (this.jobs.length > 0) await this.change()
   }
 
   /** The executable of a job that has to wait for nothing. */
@@ -68,6 +96,7 @@ export class LaunchQueue {
     // Until it is submitted the caller may change its arrays.
     if (job.feeds.size > 0) job.feeds = new Map([...job.feeds].map(([name, value]) => [name, copied(value)]))
     this.jobs.push(job)
+    this.waitingBytes += bytesOf(job.feeds, job.stages)
     this.startReady()
   }
 
@@ -87,7 +116,7 @@ export class LaunchQueue {
       const job = this.jobs[0]!
       const executable = this.ready(job)
       if (executable !== undefined) {
-        this.jobs.shift()
+        this.shift()
         this.submitPlain(job, executable)
         continue
       }
@@ -138,16 +167,25 @@ export class LaunchQueue {
         const uses = slots.takeUses(job.step.slots, job.targets)
         this.submit(job, executable, staging === undefined ? uses : [copies.give(job, staging, uses)])
       })
-      this.jobs.shift()
+      this.shift()
     } catch (error) {
       // The reason may be that a launch before it has failed: that one says so first.
       while (!isBegun && this.flying > 0 && this.failure === undefined) await this.change()
-      const isOver = this.failure !== undefined || memory.core.closed || error instanceof DisposedError
+      const isOver =
+        this.failure !== undefined ||
+        memory.core.closed ||
+        hasFailed(memory.core) ||
+        error instanceof DisposedError
       if (isBegun || isOver) {
-        this.jobs.shift()
+        this.shift()
         this.fail(this.failure?.cause ?? error, job)
       } else this.takeBack(error, job)
     }
+  }
+
+  private shift(): void {
+    const { feeds, stages } = this.jobs.shift()!
+    this.waitingBytes -= bytesOf(feeds, stages)
   }
 
   /** Resolves when something has become free. */
@@ -165,6 +203,7 @@ export class LaunchQueue {
    */
   private takeBack(cause: unknown, first: Job): void {
     const all = this.jobs.splice(0)
+    this.waitingBytes = 0
     for (const job of [...all].reverse()) job.takeBack?.()
     const reason = this.parts.executables.reasonOf(first.step.node, cause)
     for (const job of all) job.fail(messages.notLaunched(job.origin, first.origin, reason))
@@ -216,4 +255,14 @@ export class LaunchQueue {
 const first = <A>(values: ReadonlySet<A>): A | undefined => {
   for (const value of values) return value
   return undefined
+}
+
+/** Whether the device answers nothing any more, by whomever that was found. */
+const hasFailed = ({ native }: Core): boolean => {
+  try {
+    native.memory()
+    return false
+  } catch {
+    return true
+  }
 }

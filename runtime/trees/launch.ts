@@ -1,10 +1,10 @@
 import type { HostArray } from '../../dsl/index.js'
 import { type ByteRange, hereLater } from '../../dsl/internal.js'
 import type { Where } from '../../dsl/ir/graph.js'
-import type { Block } from '../device/block.js'
 import type { ValueSpec } from '../values.js'
 import { Handle, type HandleOwner } from './handle.js'
 import type { TreeError } from './messages.js'
+import type { OwnedBlocks } from './owned.js'
 import type { Origin } from './slots.js'
 import type { Copy, Step } from './steps.js'
 
@@ -104,12 +104,12 @@ export interface LaunchOwner extends HandleOwner {
 export class Launch {
   readonly plan: string
   readonly shape: string | undefined
-  readonly owned: Readonly<Record<string, Promise<Block>>>
+  readonly owned: OwnedBlocks
   readonly #job: Job
   readonly #owner: LaunchOwner
   #handles: Readonly<Record<string, Handle>> | undefined
 
-  constructor(job: Job, owner: LaunchOwner, owned: Readonly<Record<string, Promise<Block>>>) {
+  constructor(job: Job, owner: LaunchOwner, owned: OwnedBlocks) {
     const { family } = job.step.plan
     this.plan = family?.name ?? job.origin.plan
     this.shape = family?.key

@@ -13,6 +13,7 @@ import { type Admitted, type Feeds, handleOf, Job, Launch, type LaunchOwner } fr
 import { LaunchQueue, type TreeFailure } from './launch-queue.js'
 import type { TreeError } from './messages.js'
 import * as messages from './messages.js'
+import { type OwnedBlocks, ownedOf } from './owned.js'
 import type { PreparedTree } from './prepare.js'
 import { Readers, type TreeMemory } from './readers.js'
 import { pickShape } from './shapes.js'
@@ -24,6 +25,7 @@ export interface LauncherParts {
   readonly memory: TreeMemory
   readonly executables: Executables
   readonly inFlight: number
+  readonly waiting: number
   readonly poison: boolean
 }
 
@@ -35,7 +37,7 @@ export interface LaunchCounts {
 }
 
 const nothing: readonly never[] = Object.freeze([])
-const noBlocks: Readonly<Record<string, Promise<Block>>> = Object.freeze({})
+const noBlocks: OwnedBlocks = Object.freeze({})
 
 /**
  * The launches of a tree. A launch is judged whole before it changes anything, on the JavaScript thread, by
@@ -51,7 +53,7 @@ const noBlocks: Readonly<Record<string, Promise<Block>>> = Object.freeze({})
  *   P5  uses of these by other lanes: the launch comes after them on the device      launch-queue.ts
  *   P6  copies, feeds, and the launch                                                launch-queue.ts
  */
-export class Launcher implements LaunchOwner {
+export class Launcher {
   readonly slots = new Slots()
   readonly counts: LaunchCounts = { launches: 0, moves: 0, staged: 0 }
   private readonly core: Core
@@ -70,14 +72,14 @@ export class Launcher implements LaunchOwner {
   private closing = false
   private closed = false
 
-  constructor({ tree, memory, executables, inFlight, poison }: LauncherParts) {
+  constructor({ tree, memory, executables, inFlight, waiting, poison }: LauncherParts) {
     const { slots } = this
     this.core = memory.core
     this.device = memory.device
     this.families = tree.families
     this.steps = new Steps(tree, memory.arena?.bytes ?? 0, slots)
     this.readers = new Readers(memory, slots)
-    this.queue = new LaunchQueue({ memory, executables, slots, inFlight, poison })
+    this.queue = new LaunchQueue({ memory, executables, slots, inFlight, waiting, poison })
   }
 
   /** The name of the plan that was launched last in this run. */
@@ -98,20 +100,20 @@ export class Launcher implements LaunchOwner {
     this.begun++
   }
 
-  launch(name: string, feeds: Feeds, at: Where): Launch {
-    this.alive('tree.launch')
-    if (this.failure !== undefined) throw messages.treeFailed(at, this.failure)
+  launch(owner: LaunchOwner, name: string, feeds: Feeds, at: Where): Launch {
+    this.alive('tree.launch', at)
     if (this.judging) throw messages.reentered(at, name)
     this.judging = true
     let admitted: Admitted
     try {
       const plan = this.families.size === 0 ? name : this.pick(at, name, feeds)
       const find: FindStep = instead => this.steps.find(at, this.state, plan, instead)
-      admitted = judge(at, find, feeds, this)
+      admitted = judge(at, find, feeds, owner)
+      this.queue.checkRoom(at, admitted)
     } finally {
       this.judging = false
     }
-    return this.admit(admitted, at)
+    return this.admit(owner, admitted, at)
   }
 
   /** The plan that a launch is of; of a plan by shape the one that takes what is given. */
@@ -122,21 +124,22 @@ export class Launcher implements LaunchOwner {
     return pickShape(at, name, members, feeds, steps, state)
   }
 
-  onward(after: Origin, name: string, feeds: Feeds, at: Where): Launch {
-    this.alive('tree.launch')
+  onward(owner: LaunchOwner, after: Origin, name: string, feeds: Feeds, at: Where): Launch {
+    this.alive('tree.launch', at)
     if (after.failure !== undefined) throw messages.notFollowed(at, name, after, after.failure)
     if (after.serial !== this.latest) throw laterLaunch(after.plan)
-    return this.launch(name, feeds, at)
+    return this.launch(owner, name, feeds, at)
   }
 
-  /** Throws where the tree, or its device, is closed. */
-  alive(at: string): void {
-    if (this.closing) throw messages.closedTree(at)
+  /** Throws where the tree, or its device, is closed, or the tree has failed. */
+  alive(call: string, at: Where | string = call): void {
+    if (this.closing) throw messages.closedTree(call)
     this.core.open('this tree')
+    if (this.failure !== undefined) throw messages.treeFailed(at, this.failure)
   }
 
   /** Nothing can refuse the launch any more: the tables change. */
-  private admit(admitted: Admitted, at: Where): Launch {
+  private admit(owner: LaunchOwner, admitted: Admitted, at: Where): Launch {
     const { step, feeds, stages, copies } = admitted
     const { slots, counts } = this
     const origin = new Origin(++this.made, step.plan.name, at)
@@ -159,9 +162,9 @@ export class Launcher implements LaunchOwner {
     counts.launches++
     counts.moves += copies.length
     counts.staged += stages.length
-    const owned = step.plan.owned.size === 0 ? noBlocks : this.takeOut(job, step)
+    const owned = step.plan.owned.size === 0 ? noBlocks : this.takeOut(owner, job, step)
     this.queue.push(job, ready)
-    return new Launch(job, this, owned)
+    return new Launch(job, owner, owned)
   }
 
   /** The tables as they are now; a run that was begun since stays begun. */
@@ -178,12 +181,11 @@ export class Launcher implements LaunchOwner {
   }
 
   /** Before anything else may be launched over the values. */
-  private takeOut(job: Job, { outputs }: Step): Readonly<Record<string, Promise<Block>>> {
-    return Object.fromEntries(
-      outputs.flatMap(({ name, isOwned }, i) =>
-        isOwned ? [[name, this.readers.takeOut(handleOf(this, job, i))] as const] : [],
-      ),
+  private takeOut(owner: LaunchOwner, job: Job, { outputs }: Step): OwnedBlocks {
+    const blocks = outputs.flatMap(({ name, isOwned }, i) =>
+      isOwned ? [[name, this.readers.takeOut(handleOf(owner, job, i))] as const] : [],
     )
+    return ownedOf(new Map(blocks))
   }
 
   /** Something has become free. */
@@ -228,6 +230,11 @@ export class Launcher implements LaunchOwner {
   /** Resolves when every launch so far has completed, or the tree has failed. */
   drained(): Promise<void> {
     return this.queue.drained()
+  }
+
+  /** Resolves when no launch waits for its turn, or the tree has failed. */
+  room(): Promise<void> {
+    return this.queue.room()
   }
 
   /** Refuses launches from now on, and waits for those that there are, and for reads of their values. */

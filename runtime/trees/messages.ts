@@ -18,6 +18,7 @@ export type TreeErrorTag =
   | 'NotMade' // an executable that could not be made
   | 'NotLaunched' // a launch that could not begin, or was to follow such a one
   | 'TreeFailed' // the device failed in a launch
+  | 'QueueFull' // a launch beyond what may wait
   | 'Reentered' // a launch from inside a launch
   | 'UnknownLayout' // a number that no layout has
 
@@ -252,7 +253,7 @@ export const launchFailed = (launch: Launched, { origin, cause }: Failed): TreeE
   )
 
 /** What is asked of a tree after that. */
-export const treeFailed = (at: Where, { origin, cause }: Failed): TreeError =>
+export const treeFailed = (at: Where | string, { origin, cause }: Failed): TreeError =>
   new TreeError(
     {
       _tag: 'TreeFailed',
@@ -326,6 +327,22 @@ export const notMade = (at: Where, plan: string, layout: number, reason: DeviceE
     reason.cause ?? reason,
   )
 
+export const queueFull = (
+  at: Where,
+  plan: string,
+  count: number,
+  waiting: number,
+  limit: number,
+): TreeError =>
+  new TreeError({
+    _tag: 'QueueFull',
+    at: String(at),
+    subject: describedName(plan),
+    wanted: `launches that wait for their turn with at most ${size(limit)} of values`,
+    found: `one more, where ${count} that wait have ${size(waiting)}`,
+    next: 'await tree.room() before it, or allow more: planTree(tree, { waiting: BYTES })',
+  })
+
 export const reentered = (at: Where, plan: string): TreeError =>
   new TreeError({
     _tag: 'Reentered',
@@ -348,3 +365,10 @@ export const noLayout = (at: Where, found: unknown, count: number): TreeError =>
     found: describe(found),
     next: 'take the id of one of tree.layouts',
   })
+
+export const warnLostTree = (arena: number, opened: Where): void =>
+  process.emitWarning(
+    `the plan tree opened at ${opened} was lost without being closed. Its arena of ${size(arena)} was free again ` +
+      'only when the garbage collector noticed. Next: `await using tree = …`, or await tree.close()',
+    { type: 'BraidWarning' },
+  )

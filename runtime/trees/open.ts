@@ -2,7 +2,6 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { Block } from '../device/block.js'
 import { sharedHandle } from '../device/block.js'
-import type { Core } from '../device/core.js'
 import { coreOfDevice, Device } from '../device/device.js'
 import type { Lane } from '../device/lane.js'
 import { openFailure } from '../device/open-failure.js'
@@ -19,12 +18,14 @@ import {
 } from '../session/shared-params.js'
 import { firstState } from '../session/state.js'
 import { copied, type ValueSpec } from '../values.js'
+import { CopiedOut } from './copied-out.js'
 import { apartName, apartOf, Executables } from './executables.js'
 import { Launcher } from './launcher.js'
 import { noArena } from './messages.js'
 import type { TreeOptions } from './options.js'
 import { checkTreeOptions } from './options.js'
 import { type PreparedTree, prepareTree, readTree } from './prepare.js'
+import type { TreeMemory } from './readers.js'
 
 /** All that a tree has open. */
 export interface OpenTree {
@@ -48,9 +49,10 @@ export const openTree = async (
   const opened = await deviceOf(options)
   if (E.isLeft(opened)) return opened
   const { device, own } = opened.right
-  const undo: (() => unknown)[] = own ? [() => device.close()] : []
+  const core = coreOfDevice(device)
+  const copiedOut = own ? new CopiedOut(device, core) : undefined
+  const undo: (() => unknown)[] = copiedOut === undefined ? [] : [() => copiedOut.end()]
   try {
-    const core = coreOfDevice(device)
     const lane = device.lane({ name: 'plan tree' })
     undo.push(() => lane[Symbol.dispose]())
     const arenaBytes = Math.max(tree.layouts.bytes, options.arena ?? 0)
@@ -60,7 +62,8 @@ export const openTree = async (
     undo.push(() => apart[Symbol.asyncDispose]())
     // Filled now, so that what a source throws is an error of the opening.
     await withBlocks(apart, specsApart(tree), async () => undefined)
-    return E.right(assembled({ tree, device, core, lane, arena, arenaBytes, apart, params, options, undo }))
+    const memory = { device, core, lane, arena, copiedOut }
+    return E.right(assembled({ tree, memory, arenaBytes, apart, params, options, undo }))
   } catch (error) {
     for (const step of undo.reverse()) await step()
     return E.left(error instanceof OpeningFailed ? error.failure : openFailure(error, device.name))
@@ -137,10 +140,7 @@ const stateBytes = (plan: Plan, buffer: Plan['buffers'][number]): Uint8Array => 
 
 interface Parts {
   readonly tree: PreparedTree
-  readonly device: Device
-  readonly core: Core
-  readonly lane: Lane
-  readonly arena: Block | undefined
+  readonly memory: Omit<TreeMemory, 'sequence'>
   readonly arenaBytes: number
   readonly apart: SharedParams
   readonly params: ParamSources
@@ -149,25 +149,32 @@ interface Parts {
 }
 
 const assembled = (parts: Parts): OpenTree => {
-  const { tree, device, core, lane, arena, arenaBytes, apart, params, options, undo } = parts
+  const { tree, memory, arenaBytes, apart, params, options, undo } = parts
+  const { device, core, arena } = memory
   const sessions = core.native.sessions(0)
   const sequence = sessions.sequence()
   const inFlight = options.inFlight ?? 2
+  // What the addon calls, and what frees a tree that was lost, must not keep the launcher: the places of launches
+  // keep the tree, and whatever else called them.
+  const reached: { launcher?: WeakRef<Launcher> } = {}
   const executables = new Executables({
     ...{ tree, device: sessions, sequence, arenaBytes, apart, inFlight },
     arena: arena === undefined ? 0 : sharedHandle(arena),
     params,
     references: options.references ?? {},
     budget: options.executables ?? Number.POSITIVE_INFINITY,
-    onFree: () => launcher.wake(),
+    onFree: () => reached.launcher?.deref()?.wake(),
   })
   const launcher: Launcher = new Launcher({
     ...{ tree, executables, inFlight },
-    memory: { device, core, lane, sequence, arena },
+    waiting: options.waiting ?? 64 * 2 ** 20,
+    memory: { ...memory, sequence },
     poison: options.poison ?? false,
   })
+  reached.launcher = new WeakRef(launcher)
+  const { uses } = launcher.slots
   const letGoOfUses = (): void => {
-    for (const use of launcher.slots.takeAllUses()) {
+    for (const use of uses.flatMap(each => each.splice(0))) {
       if (!core.closed) arena?.keepUntil(use)
       use[Symbol.dispose]()
     }
@@ -179,7 +186,7 @@ const assembled = (parts: Parts): OpenTree => {
         await step()
       } catch (error) {
         // After a failure of the device nothing that it is asked succeeds.
-        if (launcher.failure === undefined) warnCloseFailed(error)
+        if (reached.launcher?.deref()?.failure === undefined) warnCloseFailed(error)
       }
   }
   return { tree, device, launcher, executables, arenaBytes, free }

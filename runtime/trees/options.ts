@@ -7,6 +7,7 @@ import type { DeviceError } from '../errors.js'
 import { common } from '../session/common-options.js'
 import type { ParamSources } from '../session/params.js'
 import type { References } from '../session/references.js'
+import { SharedParams } from '../session/shared-params.js'
 
 export interface TreeOptions {
   /** `auto`, the default: cuda:0 if it opens, else host; a device's name; or a Device that is open. */
@@ -19,6 +20,11 @@ export interface TreeOptions {
   readonly params?: ParamSources
   /** Launches that are given to the device at once; default 2. */
   readonly inFlight?: number
+  /**
+   * Bytes of host memory that launches which wait for their turn may take, with the values that they were given;
+   * default 64 MiB. A launch beyond is refused, and `tree.room()` says when there is room.
+   */
+  readonly waiting?: number
   /** Layouts of one plan, above which a value is moved to where a layout has it instead; default 8. */
   readonly variants?: number
   /** Bytes of the arena, where launches that were not laid out ahead need more than those that were. */
@@ -45,6 +51,7 @@ const checks: Readonly<Record<keyof TreeOptions, Check>> = {
   host: object,
   params: object,
   inFlight: whole('', 1),
+  waiting: whole('bytes, ', 0),
   variants: whole('', 1),
   arena: whole('bytes, ', 0),
   executables: whole('bytes, ', 0),
@@ -62,7 +69,14 @@ export const checkTreeOptions = (options: TreeOptions): readonly DeviceError[] =
     options.pool !== undefined && !Device.is(options.device)
       ? [badOption('device', 'the Device that the pool is of', options.device)]
       : []
-  return [...wrong, ...pool, ...closedChoices(options), ...checkHostOptions(options.host)]
+  const params = SharedParams.is(options.params) ? [ofSessions] : []
+  return [...wrong, ...pool, ...params, ...closedChoices(options), ...checkHostOptions(options.host)]
+}
+
+const ofSessions: DeviceError = {
+  ...badOption('params', 'the values of the parameters, by name', undefined),
+  found: 'parameters that sessions share: their writes are ordered with the ticks of sessions alone',
+  next: 'give the values themselves: the plans of a tree share each parameter',
 }
 
 const closedChoices = ({ device, pool }: TreeOptions): readonly DeviceError[] => {

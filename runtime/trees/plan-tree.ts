@@ -24,6 +24,7 @@ import { type DeviceError, DisposedError } from '../errors.js'
 import { apartOf } from './executables.js'
 import { explainNode } from './explain.js'
 import type { Handle } from './handle.js'
+import { TreeHold } from './hold.js'
 import { type Feeds as Feed, type Launch, noFeeds } from './launch.js'
 import * as messages from './messages.js'
 import { type OpenTree, openTree } from './open.js'
@@ -113,11 +114,15 @@ let launchOf: (tree: unknown, decision: unknown, at: Where) => Launch
  */
 export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   readonly #open: OpenTree
+  readonly #hold: TreeHold
   #closing: Promise<void> | undefined
 
-  private constructor(open: OpenTree) {
+  private constructor(open: OpenTree, at: Where) {
     madeBy(open?.launcher !== undefined, 'PlanTree', 'planTree(tree, options)')
     this.#open = open
+    this.#hold = new TreeHold(open.launcher)
+    const { free, device, arenaBytes } = open
+    lost.register(this.#hold, { free, device, arenaBytes, at }, this.#hold)
   }
 
   static {
@@ -126,13 +131,13 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
         throw messages.notAnOpenTree(at, tree)
       if (typeof decision !== 'object' || decision === null) throw messages.notADecision(at, decision)
       const { plan, feeds } = decision as { readonly plan: string; readonly feeds?: Feed }
-      return tree.#open.launcher.launch(plan, feeds ?? noFeeds, at)
+      return tree.#hold.launch(plan, feeds ?? noFeeds, at)
     }
   }
 
   /** For `planTree`. */
-  static over<R extends AnyTree>(open: OpenTree): PlanTree<R> {
-    return new PlanTree<R>(open)
+  static over<R extends AnyTree>(open: OpenTree, at: Where): PlanTree<R> {
+    return new PlanTree<R>(open, at)
   }
 
   get device(): Device {
@@ -176,11 +181,12 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
    * lie in the arena are taken from there; the others are given, as arrays, which are copied before this
    * returns or as soon as there is room. Returns at once. Throws a `TreeError`, and has changed nothing,
    * where the launch is refused. Types ask for a value of each input that does not lie there wherever the
-   * plan may come; `next` of a launch knows what that launch leaves, and asks for fewer.
+   * plan may come; `next` of a launch knows what that launch leaves, and asks for fewer. Launches that wait for
+   * their turn take bytes, see `TreeOptions.waiting`; `await tree.room()` keeps within them.
    */
   launch<N extends PlanName<R>>(plan: N, ...feeds: FeedsArgument<R, N, GivenAlways<R, N>>): Launched<R, N> {
     const given = (feeds[0] ?? noFeeds) as Readonly<Record<string, unknown>>
-    return this.#open.launcher.launch(plan, given, hereLater()) as unknown as Launched<R, N>
+    return this.#hold.launch(plan, given, hereLater()) as unknown as Launched<R, N>
   }
 
   /**
@@ -220,13 +226,27 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
    */
   async evict(): Promise<void> {
     this.#alive('tree.evict')
-    await this.#open.launcher.drained()
+    await this.drained()
     await this.#open.executables.evict()
   }
 
-  /** Resolves when every launch so far has completed. */
-  drained(): Promise<void> {
-    return this.#open.launcher.drained()
+  /**
+   * Resolves when every launch so far has been given to the device, so that the next one waits for nothing but
+   * room there. A program that awaits it before each launch has at most one that waits. Rejects with a
+   * `TreeError` where the tree has failed.
+   */
+  async room(): Promise<void> {
+    this.#alive('tree.room')
+    const { launcher } = this.#open
+    await launcher.room()
+    if (launcher.failure !== undefined) throw messages.treeFailed('tree.room', launcher.failure)
+  }
+
+  /** Resolves when every launch so far has completed. Rejects with a `TreeError` where the tree has failed. */
+  async drained(): Promise<void> {
+    const { launcher } = this.#open
+    await launcher.drained()
+    if (launcher.failure !== undefined) throw messages.treeFailed('tree.drained', launcher.failure)
   }
 
   stats(): TreeStats {
@@ -260,6 +280,7 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
+    lost.unregister(this.#hold)
     await this.#open.launcher.close()
     await this.#open.free()
   }
@@ -278,6 +299,15 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   }
 }
 
+type Left = Pick<OpenTree, 'free' | 'device' | 'arenaBytes'> & { readonly at: Where }
+
+// Called some time after a program has let go of a tree, its launches and its handles, and has not closed it.
+// Nothing is in flight then: what waits for the end of a launch keeps the launcher.
+const lost = new FinalizationRegistry<Left>(({ free, device, arenaBytes, at }) => {
+  if (!device.closed) messages.warnLostTree(arenaBytes, at)
+  void free()
+})
+
 /**
  * The arenas of a plan by itself, one or as many as ticks in flight, without parameters and states, which are
  * no part of a tree's arena either.
@@ -289,12 +319,16 @@ const aloneBytes = (plan: Plan): number =>
  * Opens a tree of plans on a device. Plans that this process did not compile are judged first; every layout
  * is proved. After an error nothing stays open.
  */
-export const planTree =
-  <R extends AnyTree>(tree: R, options: TreeOptions = {}): TaskEither<DeviceError, PlanTree<R>> =>
-  async () => {
+export const planTree = <R extends AnyTree>(
+  tree: R,
+  options: TreeOptions = {},
+): TaskEither<DeviceError, PlanTree<R>> => {
+  const at = here(planTree)
+  return async () => {
     const opened = await openTree(tree, options)
-    return E.isLeft(opened) ? opened : E.right(PlanTree.over<R>(opened.right))
+    return E.isLeft(opened) ? opened : E.right(PlanTree.over<R>(opened.right, at))
   }
+}
 
 /** What a decision led to: the launch, and its host values. `plan` tells which values these are. */
 export type Decided<R, N extends PlanName<R> = PlanName<R>> = {

@@ -8,6 +8,7 @@ import { endingWith, quietly } from '../device/ending.js'
 import { type Lane, makeLane } from '../device/lane.js'
 import { laneAccess } from '../device/lane-access.js'
 import { arrayOver } from '../values.js'
+import type { CopiedOut } from './copied-out.js'
 import { type Handle, partsOf } from './handle.js'
 import * as messages from './messages.js'
 import type { Slots } from './slots.js'
@@ -19,6 +20,8 @@ export interface TreeMemory {
   readonly lane: Lane
   readonly sequence: NativeSequence
   readonly arena: Block | undefined
+  /** Is told of blocks of the caller's, where the Device is closed with the tree. */
+  readonly copiedOut: CopiedOut | undefined
 }
 
 /** Makes a lane come after the launch that was issued last. */
@@ -152,6 +155,7 @@ export class Readers {
       const block = device.malloc(Math.max(1, spec.bytes), lane, { site: `${origin.plan}.${slot.output}` })
       try {
         lane.copy(block, span)
+        this.memory.copiedOut?.add(block)
       } catch (error) {
         quietly(() => block.free())
         throw error

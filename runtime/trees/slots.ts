@@ -63,7 +63,8 @@ export class Slots {
   readonly all: Slot[] = []
   private live = new Int32Array(8)
   private readonly ends: (Origin | undefined)[] = []
-  private readonly uses: Event[][] = []
+  /** Of each slot, the uses by lanes outside of the tree that no launch comes after yet. */
+  readonly uses: Event[][] = []
   private readonly reads: Set<Promise<void>>[] = []
   private pendingReads = 0
   private pendingUses = 0
@@ -204,11 +205,6 @@ export class Slots {
   takeUses(node: NodeSlots, more: readonly ByteRange[]): readonly Event[] {
     if (this.pendingUses === 0) return nothing
     return [...this.touched(node), ...this.overlapping(more)].flatMap(slot => this.take(slot))
-  }
-
-  /** Every use: for what comes after everything. */
-  takeAllUses(): readonly Event[] {
-    return this.all.flatMap(({ id }) => this.take(id))
   }
 
   private take(slot: number): Event[] {
