@@ -3,6 +3,7 @@
 #include "bindings/allocator_object.h"
 #include "bindings/convert.h"
 #include "bindings/device.h"
+#include "bindings/environment.h"
 #include "bindings/event_loop.h"
 #include "bindings/failure_object.h"
 #include "bindings/handle.h"
@@ -83,7 +84,10 @@ Napi::Object init(Napi::Object exports) {
 
 }  // namespace
 
-Napi::Object start(Napi::Env, Napi::Object exports) { return init(exports); }
+Napi::Object start(Napi::Env env, Napi::Object exports) {
+  Environment::begin(env);
+  return init(exports);
+}
 
 }  // namespace braid::bindings
 

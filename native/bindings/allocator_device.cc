@@ -37,6 +37,7 @@ void AllocatorDevice::teardown(void* data) {
   auto* device = static_cast<AllocatorDevice*>(data);
   device->hooked_ = false;
   device->tearing = true;
+  Environment::of(device->env).leaveJavaScript();
   device->close();
   device->leaveJavaScript();
   device->drain();

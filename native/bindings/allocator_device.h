@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "bindings/environment.h"
 #include "driver/driver.h"
 #include "memory/device_memory.h"
 
@@ -63,11 +64,10 @@ struct Gate {
 //     `close` first waits on another thread until no wait is left.
 //   - A source that is a JavaScript function is called under the allocator's mutex: calls that it makes to
 //     the device are refused.
-class AllocatorDevice {
+class AllocatorDevice final : public Awaited {
  public:
   AllocatorDevice(napi_env env, std::shared_ptr<DeviceMemory> memory);
-  ~AllocatorDevice();
-  AllocatorDevice(const AllocatorDevice&) = delete;
+  ~AllocatorDevice() override;
 
   static constexpr napi_type_tag typeTag{0x6272616963616368u, 0xb1f47c05d29e6a83u};
   static constexpr const char* typeName = "NativeCachingDevice";
@@ -99,6 +99,7 @@ class AllocatorDevice {
 
   // Refuses all further calls and opens all gates. Idempotent.
   void close();
+  void shut() override { close(); }
   // Waits until its own lanes are idle, and all lanes where a pool's memory is JavaScript's. After `close`:
   // from then on no call makes or retires a lane, so another thread may read which lanes are its own. A
   // lane's failure has been reported to its users before.

@@ -499,7 +499,9 @@ Napi::Value openCaching(const Napi::CallbackInfo& info) {
                                              flagOr(info[5], "any", false), make);
   if (const Status bound = memory->driver().bind(); bound != Status::ok)
     throw failureObject(env, failureOf(memory->driver(), bound, "bind"));
-  return deviceObject(env, std::make_shared<AllocatorDevice>(env, std::move(memory)));
+  const auto device = std::make_shared<AllocatorDevice>(env, std::move(memory));
+  Environment::of(env).add(device);
+  return deviceObject(env, device);
 }
 
 }  // namespace braid::bindings

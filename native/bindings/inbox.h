@@ -9,6 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include "bindings/environment.h"
+
 namespace braid::bindings {
 
 // Messages of any thread for the JavaScript thread, which a thread-safe function wakes for them. Made,
@@ -21,13 +23,8 @@ namespace braid::bindings {
 //   - A thread that waits for an answer to its message would wait for ever once JavaScript stops: it waits on
 //     `answered_` while `open_`, and `shut` wakes it.
 template <class Message>
-class Inbox {
+class Inbox : public Awaited {
  public:
-  Inbox() = default;
-  virtual ~Inbox() = default;
-  Inbox(const Inbox&) = delete;
-  Inbox& operator=(const Inbox&) = delete;
-
   // Any thread. False where JavaScript is not going to take it: after `shut`, or in an environment that ends.
   bool post(Message message) {
     std::lock_guard lock(mutex_);
@@ -47,7 +44,7 @@ class Inbox {
   virtual void deliver(Napi::Env env) = 0;
   // Ends all calls into JavaScript, drops what was not delivered, and wakes the threads that wait for an
   // answer. Idempotent.
-  void shut() {
+  void shut() override {
     std::deque<Message> dropped;
     {
       std::lock_guard lock(mutex_);
@@ -80,6 +77,7 @@ class Inbox {
                                         context.get(), onMessage, &inbox->function_) != napi_ok)
       throw Napi::Error::New(env);
     context.release();
+    Environment::of(env).add(inbox);
     napi_unref_threadsafe_function(env, inbox->function_);
   }
 

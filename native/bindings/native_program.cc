@@ -9,6 +9,7 @@
 #include "bindings/async.h"
 #include "bindings/channel.h"
 #include "bindings/convert.h"
+#include "bindings/environment.h"
 #include "bindings/failure_object.h"
 #include "bindings/handle.h"
 #include "bindings/program_spec.h"
@@ -90,6 +91,7 @@ struct OpenProgram {
   static void teardown(void* data) {
     auto* program = static_cast<OpenProgram*>(data);
     program->hooked = false;
+    Environment::of(program->env).leaveJavaScript();
     program->abandon();
   }
 

@@ -33,7 +33,9 @@ Napi::Value order(const Napi::CallbackInfo& info) {
 }  // namespace
 
 Napi::Object sequenceObject(Napi::Env env, const Device& device) {
-  Napi::Object object = handle(env, std::make_shared<OpenSequence>(device.memory));
+  auto opened = std::make_shared<OpenSequence>(device.memory);
+  Environment::of(env).add(opened);
+  Napi::Object object = handle(env, std::move(opened));
   define<issued>(object, "issued");
   define<whenIssued>(object, "whenIssued");
   define<order>(object, "order");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <shared_mutex>
 
 namespace braid::cuda {
 namespace {
@@ -31,6 +32,19 @@ std::vector<std::string> includeDirectories(const std::string& libraryPath) {
   return found;
 }
 
+// Held shared by a thread that compiles. The process may end meanwhile, and NVRTC's own data goes away then:
+// so the end waits for what is being compiled, and nothing is compiled from then on. Never destroyed.
+std::shared_mutex& compiling() {
+  static auto* const mutex = new std::shared_mutex;
+  return *mutex;
+}
+
+// Once NVRTC is loaded: what was registered last is called first.
+void awaitCompilingAtExit() {
+  static const bool registered = std::atexit([] { compiling().lock(); }) == 0;
+  static_cast<void>(registered);
+}
+
 struct Program {
   const NvrtcFunctions& call;
   nvrtcProgram handle = nullptr;
@@ -48,6 +62,7 @@ Status Compiler::ready() {
   if (library_) return Status::ok;
   std::string problem;
   library_ = NvrtcLibrary::open(paths_, context_->library().version, &problem);
+  awaitCompilingAtExit();
   return library_ ? Status::ok : fail(Status::fileNotFound, problem);
 }
 
@@ -120,6 +135,7 @@ std::vector<std::string> Compiler::optionsFor(Flavor flavor, bool* binary) const
 Status Compiler::build(const std::string& source, const std::string& title, Flavor flavor,
                        std::string* image) {
   const NvrtcFunctions& call = library_->call;
+  const std::shared_lock held(compiling());
   Program program{call};
   if (call.nvrtcCreateProgram(&program.handle, source.c_str(), title.c_str(), 0, nullptr, nullptr) !=
       kNvrtcSuccess) {
