@@ -275,7 +275,7 @@ export interface NativeSequence {
   /** Resolves when so many have been issued, or none will be any more. */
   whenIssued(count: number): Promise<void>
   /** Makes a stream come after the launch that was issued last. A code of the driver. */
-  order(stream: bigint): number
+  order(lane: number): number
 }
 
 export interface NativeDevice {
@@ -344,6 +344,8 @@ export interface NativeShortage {
   readonly free: number
   readonly longestFree: number
   readonly otherPools: number
+  /** The bytes that a pool's own allocator was asked for and did not give; 0: none was asked. */
+  readonly asked: number
   readonly deviceFree: number
   readonly deviceTotal: number
   /** The largest, by site. */
@@ -588,6 +590,8 @@ export interface NativeCachingDevice {
    */
   addLane(name: string, priority: number | undefined, stream?: bigint): NativeLane | null
   retireLane(lane: number): void
+  /** Somebody is given the lane's stream: from here on no two marks of the lane are taken to be one. */
+  lendStream(lane: number): void
   /** The home lane of pinned memory, which is given no work. */
   hostLane(): number
   /** A device for programs over the same memory; they take theirs from the pool, 0 being the device's own. */

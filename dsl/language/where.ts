@@ -1,5 +1,5 @@
 import type { Where } from '../ir/graph.js'
-import { asPath, bySourceMap, type Position, type PositionMapper } from './positions.js'
+import { asPath, bySourceMap, type Position, type PositionMapper, placeInLine } from './positions.js'
 
 let mapper = bySourceMap
 
@@ -8,7 +8,17 @@ export const setPositionMapper = (next: PositionMapper | undefined): void => {
   mapper = next ?? bySourceMap
 }
 
+/** The position in the source, where the mapper finds one, else the position itself. */
+export const mappedPosition = (position: Position): Position => {
+  try {
+    return mapper(position) ?? position
+  } catch {
+    return position
+  }
+}
+
 interface Site {
+  getFunctionName?(): string | null
   getFileName(): string | null | undefined
   getLineNumber(): number | null
   getColumnNumber(): number | null
@@ -62,13 +72,7 @@ class Captured implements Where {
 
   private rendered(root: string | undefined): string {
     if (this.position === undefined) return 'unknown'
-    let mapped: Position | undefined
-    try {
-      mapped = mapper(this.position)
-    } catch {
-      mapped = undefined
-    }
-    const { file, line, column } = mapped ?? this.position
+    const { file, line, column } = mappedPosition(this.position)
     return `${relative(file, root)}:${line}:${column}`
   }
 
@@ -126,11 +130,7 @@ const fileOf = (name: string): SourceFile => {
 }
 
 // The stack of a browser that has no structured call sites: `fn (file:1:2)` and `fn@file:1:2`.
-const parse = (stack: string): Position[] =>
-  stack.split('\n').flatMap(line => {
-    const found = /([^\s(@]+):(\d+):(\d+)\)?\s*$/.exec(line)
-    return found ? [{ file: found[1] ?? '', line: Number(found[2]), column: Number(found[3]) }] : []
-  })
+const parse = (stack: string): Position[] => stack.split('\n').flatMap(line => placeInLine(line) ?? [])
 
 const firstIn = (stack: string): Captured | undefined => {
   const first = parse(stack).find(({ file }) => fileOf(file).foreign)
@@ -188,14 +188,14 @@ const traced = (holder: Holder, frames: number, above: Caller): Holder | undefin
 const placeOf = (stack: unknown): Captured | undefined =>
   typeof stack === 'string' ? firstIn(stack) : (stack as Captured | undefined)
 
-/** The place in a stack. */
-const placeIn = (holder: Holder | undefined): Captured | undefined => {
+/** What the read of a stack yields, with `prepare` in the place of the engine's own formatter. */
+const read = (holder: Holder | undefined, prepare: unknown): unknown => {
   if (holder === undefined) return undefined
   const errors = Error as unknown as StackError
   const { prepareStackTrace } = errors
   try {
-    errors.prepareStackTrace = firstOf
-    return placeOf(holder.stack)
+    errors.prepareStackTrace = prepare
+    return holder.stack
   } catch {
     return undefined
   } finally {
@@ -205,6 +205,30 @@ const placeIn = (holder: Holder | undefined): Captured | undefined => {
       // As above.
     }
   }
+}
+
+/** The place in a stack. */
+const placeIn = (holder: Holder | undefined): Captured | undefined => placeOf(read(holder, firstOf))
+
+/** A call outside of Braid, at its position in the running code: see `mappedPosition`. */
+export interface Frame extends Position {
+  /** The function's name, or the empty text. */
+  readonly name: string
+}
+
+const framesOf = (_: unknown, sites: readonly Site[]): readonly Frame[] =>
+  sites.flatMap(site => {
+    const { name, foreign } = fileOf(site.getFileName() ?? '')
+    if (!foreign) return []
+    const [line, column] = [site.getLineNumber() ?? 0, site.getColumnNumber() ?? 0]
+    return [{ file: name, line, column, name: site.getFunctionName?.() ?? '' }]
+  })
+
+/** The calls outside of Braid among so many nearest ones, the nearest first. Never throws. */
+export const framesHere = (most: number): readonly Frame[] => {
+  const found = read(traced({}, most, framesHere), framesOf)
+  if (typeof found !== 'string') return Array.isArray(found) ? (found as readonly Frame[]) : []
+  return parse(found).flatMap(place => (fileOf(place.file).foreign ? [{ ...place, name: '' }] : []))
 }
 
 /**

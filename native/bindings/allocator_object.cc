@@ -95,6 +95,13 @@ Napi::Value retireLane(const Napi::CallbackInfo& info) {
   return nothing(info);
 }
 
+// The caller is given the lane's stream, and may queue work there.
+Napi::Value lendStream(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  device->lanes->lend(laneAt(info[0], *device));
+  return nothing(info);
+}
+
 // The home lane of pinned memory.
 Napi::Value hostLane(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
@@ -447,6 +454,7 @@ Napi::Object deviceObject(Napi::Env env, const Shared& device) {
   define<sites>(object, "sites");
   define<addLane>(object, "addLane");
   define<retireLane>(object, "retireLane");
+  define<lendStream>(object, "lendStream");
   define<synchronizeLane>(object, "synchronizeLane");
   define<synchronizeEvent>(object, "synchronizeEvent");
   define<makePool>(object, "makePool");
@@ -491,7 +499,13 @@ Napi::Value openCaching(const Napi::CallbackInfo& info) {
     const std::uint64_t bytes = driver->info().totalBytes;
     const caching::Options options = allocatorOptions(info[1], "options", bytes);
     const caching::Options pinned = allocatorOptions(info[2], "pinned", bytes);
-    return std::make_shared<DeviceMemory>(std::move(driver), options, pinned);
+    auto made = std::make_shared<DeviceMemory>(std::move(driver), options, pinned);
+    Status reserved = Status::ok;
+    Lane* const host = made->hostLane(&reserved);
+    if (host != nullptr) reserved = made->pinned().reserve(*host);
+    if (reserved != Status::ok)
+      throw failureObject(env, failureOf(made->driver(), reserved, "pinned.reserveFirst"));
+    return made;
   };
   const bool alone = info[3].IsUndefined();
   auto memory = alone ? make()

@@ -25,20 +25,23 @@ Napi::Value statsRow(Napi::Env env, const caching::Allocator& allocator) {
   using caching::Figure, caching::SizeStats;
   const caching::Stats stats = allocator.stats();
   std::vector<double> numbers;
+  const auto add = [&](const Figure& figure) {
+    numbers.insert(numbers.end(),
+                   {real(figure.current), real(figure.peak), real(figure.allocated), real(figure.freed)});
+  };
   for (const SizeStats* sizes : {&stats.all, &stats.small, &stats.large}) {
     for (const Figure* figure :
          {&sizes->allocation, &sizes->segment, &sizes->active, &sizes->inactiveSplit, &sizes->allocatedBytes,
           &sizes->reservedBytes, &sizes->activeBytes, &sizes->inactiveSplitBytes, &sizes->requestedBytes})
-      numbers.insert(numbers.end(), {real(figure->current), real(figure->peak), real(figure->allocated),
-                                     real(figure->freed)});
+      add(*figure);
   }
   for (const std::uint64_t served : stats.served) numbers.push_back(real(served));
   for (const std::uint64_t counter :
        {stats.retries, stats.outOfMemory, stats.refusedEarly, stats.sourceCalls, stats.sourceReleases,
         stats.synchronizations, stats.moves, stats.pagesMoved, stats.pagesMade, stats.uses, stats.usesShared,
-        stats.waits, stats.waitsElided, stats.queries, stats.eventsCreated, stats.oversizeAllocations,
-        stats.oversizeSegments})
+        stats.waits, stats.waitsElided, stats.queries, stats.eventsCreated})
     numbers.push_back(real(counter));
+  for (const Figure* figure : {&stats.oversizeAllocations, &stats.oversizeSegments}) add(*figure);
   return row(env, numbers);
 }
 
@@ -111,6 +114,7 @@ Napi::Object shortageObject(Napi::Env env, const caching::Shortage& shortage) {
   object.Set("free", real(shortage.free));
   object.Set("longestFree", real(shortage.longestFree));
   object.Set("otherPools", real(shortage.otherPools));
+  object.Set("asked", real(shortage.asked));
   object.Set("deviceFree", real(shortage.deviceFree));
   object.Set("deviceTotal", real(shortage.deviceTotal));
   Napi::Array holders = Napi::Array::New(env);

@@ -12,6 +12,7 @@ class CallbackSource final : public caching::Source {
   CallbackSource(AllocatorDevice& device, Napi::Function allocate, Napi::Function release)
       : device_(device), allocate_(Napi::Persistent(allocate)), release_(Napi::Persistent(release)) {}
   const char* name() const override { return "allocate"; }
+  bool foreign() const override { return true; }
   // JavaScript runs on its own thread alone.
   bool callable() const override { return thread_ == std::this_thread::get_id(); }
 
@@ -94,6 +95,7 @@ class LibrarySource final : public caching::Source {
   LibrarySource(int ordinal, std::string name, Allocate allocate, Release release)
       : ordinal_(ordinal), name_(std::move(name)), allocate_(allocate), release_(release) {}
   const char* name() const override { return name_.c_str(); }
+  bool foreign() const override { return true; }
 
   Status allocate(DeviceAddress* address, std::size_t bytes, Stream stream) override {
     void* given = allocate_(bytes, ordinal_, stream);

@@ -1,5 +1,7 @@
 #include "bindings/device_kernel.h"
 
+#include <numeric>
+
 #include "bindings/async.h"
 #include "bindings/checks.h"
 #include "bindings/convert.h"
@@ -21,6 +23,8 @@ Status DeviceKernel::make(Driver& driver, const KernelShape& shape, std::unique_
   spec_.grid = shape.grid;
   spec_.block = shape.block;
   spec_.sharedBytes = shape.sharedBytes;
+  spec_.bytes = std::reduce(shape.readBytes.begin(), shape.readBytes.end()) +
+                std::reduce(shape.writeBytes.begin(), shape.writeBytes.end());
   for (std::size_t i = 0; i < spec_.scalars.size(); ++i) {
     CudaScalar& scalar = spec_.scalars[i];
     if (scalar.isFloat)

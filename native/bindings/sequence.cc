@@ -20,13 +20,14 @@ Napi::Value whenIssued(const Napi::CallbackInfo& info) {
       [](Napi::Env env) -> Napi::Value { return env.Undefined(); });
 }
 
-// A stream's handle, as lanes have it, → a code of the driver
+// lane → a code of the driver
 Napi::Value order(const Napi::CallbackInfo& info) {
-  const auto sequence = self<OpenSequence>(info)->sequence;
-  if (!info[0].IsBigInt()) throw Napi::TypeError::New(info.Env(), "stream must be a bigint");
-  bool lossless = false;
-  const std::uint64_t stream = info[0].As<Napi::BigInt>().Uint64Value(&lossless);
-  const Status status = sequence->order(reinterpret_cast<Stream>(static_cast<std::uintptr_t>(stream)));
+  const auto opened = self<OpenSequence>(info);
+  const auto last = static_cast<std::int64_t>(opened->lanes.count()) - 1;
+  Lane& lane = opened->lanes.at(static_cast<LaneId>(integerAt(info[0], "lane", 0, last)));
+  const Status status = opened->sequence->order(lane.stream);
+  // The wait is work: a point of the lane from here on is not one from before it.
+  lane.queued();
   return Napi::Number::New(info.Env(), static_cast<int>(status));
 }
 

@@ -16,11 +16,12 @@ struct OpenSequence final : Awaited {
   static constexpr const char* typeName = "NativeSequence";
 
   explicit OpenSequence(std::shared_ptr<DeviceMemory> device)
-      : sequence(std::make_shared<Sequence>(std::move(device))) {}
+      : lanes(device->lanes()), sequence(std::make_shared<Sequence>(std::move(device))) {}
 
   // Nothing is submitted any more.
   void shut() override { sequence->end(); }
 
+  Lanes& lanes;  // of the memory, which the sequence holds
   const std::shared_ptr<Sequence> sequence;
 };
 

@@ -241,7 +241,8 @@ struct KernelSpec {
   };
   Kind kind = Kind::copy;
 
-  // copy. The bytes written; of several parts each is a read of its own, all of one size. Direction: set by
+  // copy. The bytes written; of several parts each is a read of its own, all of one size. (cuda: those of all
+  // operands, which the host device's rate counts.) Direction: set by
   // the executor from the buffers' spaces before prepare; 0 hostToDevice, 1 deviceToHost, 2 deviceToDevice, 3
   // hostToHost.
   std::uint64_t bytes = 0;

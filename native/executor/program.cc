@@ -293,7 +293,7 @@ MaybeFailure Program::prepareKernels(const ReferenceFactory& reference) {
   for (const Step& step : decoded_.steps) {
     if (step.kind != StepKind::run) continue;
     const NodeSpec& node = spec_.nodes[step.subject];
-    const KernelSpec spec = specOf(step);
+    KernelSpec spec = specOf(step);
     const bool referenced = onHost && spec.kind == KernelSpec::Kind::cuda;
     const bool alone = referenced || spec.reachesPeers;
     const Key key{node.kernel, spec.direction,           step.reads,
@@ -305,6 +305,7 @@ MaybeFailure Program::prepareKernels(const ReferenceFactory& reference) {
         std::vector<std::size_t> reads, writes;
         for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) {
           (i < step.reads ? reads : writes).push_back(operand(step, i).bytes);
+          spec.bytes += operand(step, i).bytes;
         }
         callback = reference(node.kernel, step.subject, std::move(reads), std::move(writes));
       }

@@ -14,6 +14,7 @@ class CpuUserKernel final : public CpuKernel {
     readCount = spec.readCount;
     writeCount = spec.writeCount;
     callsUser = true;
+    movedBytes = static_cast<double>(spec.bytes);
     extents.assign(readCount + writeCount, Extent{1, 1});
   }
   bool run(const DeviceAddress* addresses, Scratch&, Part part) const override {

@@ -27,7 +27,14 @@ Lanes::~Lanes() {
   }
 }
 
+Stream Lanes::lend(Stream stream) {
+  for (LaneId id = 0; id < count(); ++id)
+    if (at(id).stream == stream) at(id).tracked = false;
+  return stream;
+}
+
 Status Lanes::add(Stream stream, bool tracked, std::string name, Lane** lane) {
+  if (!tracked) lend(stream);
   return addLane(stream, tracked, false, std::move(name), lane);
 }
 
@@ -79,7 +86,7 @@ Status Lanes::beginCapture(Lane& lane, Lane** captured) {
   Mark* last = nullptr;
   if (const Status status = mark(lane, &last); status != Status::ok) return status;
   last->release();
-  const Status status = addLane(lane.stream, true, true, nameOf(lane.id) + ", captured", captured);
+  const Status status = addLane(lane.stream, lane.tracked, true, nameOf(lane.id) + ", captured", captured);
   if (status == Status::ok) lane.capturing = true;
   return status;
 }

@@ -97,6 +97,7 @@ const saySettings = (
     return
   }
   say(`  ${variable}=${text}`)
+  say('  Read by Device.open(name, { environment: true }) alone, and by the sessions on that Device.')
   if (unread?.length) say(`  Not read beside it: ${unread.join(', ')}`)
   const { good, dim, bad } = styles
   const rows = settings.map(({ key, value, effect, why }) => [

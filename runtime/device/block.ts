@@ -98,8 +98,6 @@ export class Block implements Disposable {
   readonly #home: number
   // 0 once the block is freed.
   #handle: number
-  // Of pinned memory: whether the owner marked the last use on the home lane. If not, the free marks it.
-  #marked = false
   // Of a block that is lent: by whom, and after the loan what became of it.
   #loan: Loan['lender'] | undefined
   #briefly = false
@@ -221,8 +219,7 @@ export class Block implements Disposable {
   /**
    * Marks the present point of `lane` as its last use of the block, with an event that is recorded now (or
    * shared, where the lane's newest event already marks this point). A later mark on the same lane replaces
-   * it. On the home lane the call does nothing to device memory; for pinned memory it replaces the point of
-   * the free as the home lane's last use.
+   * it. On the home lane the call changes nothing: all work given to that lane before the free counts.
    *
    * On a lane that is being captured the point is one of the graph, for a block of the graph's own memory.
    * Any other block is kept by the graph: after its free, until the last definition, executable and launch
@@ -233,7 +230,6 @@ export class Block implements Disposable {
     this.#own('block.recordUse')
     if (this.#captured(lane, id, false, 'block.recordUse')) return
     this.#check(this.#space.recordUse(this.#handle, id), 'block.recordUse')
-    if (id === this.#home) this.#marked = true
   }
 
   /**
@@ -310,7 +306,7 @@ export class Block implements Disposable {
     // Callbacks that run during the call see a freed block. If the device refuses the call, the block is not
     // freed.
     this.#handle = 0
-    if (this.#space.index === 1 && !this.#marked) {
+    if (this.#space.index === 1) {
       const marked = this.#space.recordUse(handle, this.#home)
       if (marked !== 0) {
         this.#handle = handle

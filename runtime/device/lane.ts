@@ -133,11 +133,15 @@ export class Lane implements Disposable {
   get name(): string {
     return this.#name
   }
-  /** The stream's handle (a CUstream), for libraries that take one. */
+  /**
+   * The stream's handle (a CUstream), for libraries that take one. From then on the lane may have work that
+   * Braid does not see: every mark of it is recorded anew, as on an external lane.
+   */
   get stream(): bigint {
+    if (this.#id >= 0 && !this.#core.closed) this.#core.native.lendStream(this.#id)
     return this.#stream
   }
-  /** Whether the lane is over a stream of the caller's, which may be given work that Braid does not see. */
+  /** Whether the lane is over a stream of the caller's. */
   get external(): boolean {
     return this.#kind === 'external'
   }

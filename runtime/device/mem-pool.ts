@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { DisposedError } from '../errors.js'
+import { thrown } from '../values.js'
 import { AllocatorError, badArgument, wrongDevice } from './allocator-error.js'
 import { madeBy } from './arguments.js'
 import { Core } from './core.js'
@@ -94,14 +95,7 @@ export class MemPool implements Disposable {
       const { useOnOutOfMemory = false, noSplit = false, allocator } = options
       const { handle, id } = core.tried('device.pool', 'a pool', () => {
         if (allocator === undefined) return core.native.makePool(useOnOutOfMemory, noSplit)
-        if ('library' in allocator)
-          return core.native.makePool(
-            useOnOutOfMemory,
-            noSplit,
-            allocator.library,
-            allocator.allocate,
-            allocator.release,
-          )
+        if ('library' in allocator) return libraryPool(core, useOnOutOfMemory, noSplit, allocator)
         return core.native.makePool(
           useOnOutOfMemory,
           noSplit,
@@ -170,6 +164,32 @@ export class MemPool implements Disposable {
         `${at} needs one that was not closed; make another with device.pool()`,
       )
     return this.#handle
+  }
+}
+
+/** The addon opens the library, and refuses one that it cannot open or that lacks a function. */
+const libraryPool = (
+  core: Core,
+  useOnOutOfMemory: boolean,
+  noSplit: boolean,
+  { library, allocate, release }: LibraryAllocator,
+): { readonly handle: number; readonly id: number } => {
+  try {
+    return core.native.makePool(useOnOutOfMemory, noSplit, library, allocate, release)
+  } catch (error) {
+    // Failures of the device itself have a code.
+    if ((error as { code?: unknown }).code !== undefined) throw error
+    throw new AllocatorError(
+      {
+        _tag: 'BadArgument',
+        at: 'device.pool',
+        subject: 'options.allocator',
+        wanted: `a shared library that dlopen finds, with the functions ${allocate} and ${release}`,
+        found: `${library}: ${thrown(error)}`,
+        next: 'give the whole path of a library for this machine, and the names of functions of C linkage',
+      },
+      { cause: error },
+    )
   }
 }
 

@@ -30,6 +30,8 @@ export interface Shortage {
   readonly longestFree: number
   /** Reserved by pools that this allocation may not use. */
   readonly otherPools: number
+  /** The bytes that the pool's own allocator was asked for and did not give; 0: none was asked. */
+  readonly asked: number
   readonly deviceFree: number
   readonly deviceTotal: number
   /** The largest first. */
@@ -78,6 +80,11 @@ const advice = (shortage: Shortage, setting: Setting): string => {
   const { size: wanted, reserved, limit, free, pending, otherPools, deviceFree, memory } = shortage
   const byLimit = limit !== undefined && reserved + wanted > limit && deviceFree >= wanted
   const parts: string[] = []
+  if (shortage.asked > 0) {
+    parts.push("let the pool's own allocator give memory, or allocate outside of the pool")
+    parts.push('free blocks of the pool sooner')
+    return parts.join('; ')
+  }
   if (byLimit)
     parts.push(
       memory === 'device'
@@ -110,6 +117,7 @@ export class OutOfMemoryError extends AllocatorError implements Omit<Shortage, '
   readonly free: number
   readonly longestFree: number
   readonly otherPools: number
+  readonly asked: number
   readonly deviceFree: number
   readonly deviceTotal: number
   readonly holders: readonly Holder[]
@@ -118,7 +126,12 @@ export class OutOfMemoryError extends AllocatorError implements Omit<Shortage, '
     const { memory, wanted, reserved, limit, live, deviceFree, deviceTotal } = shortage
     const allowed = limit === undefined ? '' : ` of the ${size(limit)} allowed`
     const held = `${size(reserved)} are reserved${allowed}, ${size(live)} of them in use`
-    const rest = memory === 'device' ? `${size(deviceFree)} of ${size(deviceTotal)} free on the device; ` : ''
+    const rest =
+      shortage.asked > 0
+        ? `the pool's own allocator gave none of the ${size(shortage.asked)} that it was asked for; `
+        : memory === 'device'
+          ? `${size(deviceFree)} of ${size(deviceTotal)} free on the device; `
+          : ''
     super(
       {
         _tag: 'OutOfMemory',
@@ -141,6 +154,7 @@ export class OutOfMemoryError extends AllocatorError implements Omit<Shortage, '
     this.free = shortage.free
     this.longestFree = shortage.longestFree
     this.otherPools = shortage.otherPools
+    this.asked = shortage.asked
     this.deviceFree = deviceFree
     this.deviceTotal = deviceTotal
     this.holders = shortage.holders

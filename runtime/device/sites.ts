@@ -1,21 +1,14 @@
+import { asPath, framesHere, mappedPosition } from '../../dsl/internal.js'
 import type { NativeCachingDevice } from '../addon.js'
 import type { SnapshotFrame } from './snapshot/snapshot.js'
 
-interface StackError {
-  captureStackTrace(target: object): void
-  stackTraceLimit: number
-}
-
-// Frames of Braid's own files are left out: they do not say which code allocates.
-const own = [new URL('.', import.meta.url).href, new URL('.', import.meta.url).pathname]
-const isOwn = (line: string): boolean =>
-  own.some(folder => line.includes(folder)) || line.includes('node:internal')
-
-const line = /^\s*at (?:(?:async )?(.*?) \()?(?:file:\/\/)?(.*?):(\d+):\d+\)?$/
+const line = /^(.*)\t(.*):(\d+):(\d+)$/
 
 const frameOf = (text: string): SnapshotFrame | undefined => {
   const found = line.exec(text)
-  return found ? { filename: found[2]!, line: Number(found[3]), name: found[1] ?? '<anonymous>' } : undefined
+  if (found === null) return undefined
+  const at = mappedPosition({ file: found[2]!, line: Number(found[3]), column: Number(found[4]) })
+  return { filename: asPath(at.file), line: at.line, name: found[1] === '' ? '<anonymous>' : found[1]! }
 }
 
 const depth = 24
@@ -23,7 +16,7 @@ const depth = 24
 /**
  * The places where blocks were allocated, each stored once under a number; 0 means not known. The numbers are
  * the device's, for all threads and sessions that share it. A site's text is its label, and after a NUL the
- * stack as the engine wrote it, which is parsed only when it is read.
+ * calls outside of Braid, at their positions in the running code: source maps are asked when it is read.
  */
 export class Sites {
   readonly #numbers = new Map<string, number>()
@@ -48,7 +41,7 @@ export class Sites {
   /** The frames, innermost first. A label stands before the stack, as a name without a file. */
   frames(site: number): readonly SnapshotFrame[] {
     const [label, text] = this.#parts(site)
-    const frames = text.split('\n').flatMap(each => (each === '' || isOwn(each) ? [] : (frameOf(each) ?? [])))
+    const frames = text.split('\n').flatMap(each => frameOf(each) ?? [])
     return label === '' ? frames : [{ filename: '', line: 0, name: label }, ...frames]
   }
 
@@ -77,23 +70,7 @@ export class Sites {
   }
 }
 
-const capture = (): string => {
-  const errors = Error as unknown as StackError
-  const limit = errors.stackTraceLimit
-  try {
-    errors.stackTraceLimit = depth
-    const holder: { stack?: unknown } = {}
-    errors.captureStackTrace(holder)
-    const stack = String(holder.stack)
-    return stack.slice(stack.indexOf('\n') + 1)
-  } catch {
-    // Error is frozen, or the program's prepareStackTrace throws: the place is not known.
-    return ''
-  } finally {
-    try {
-      errors.stackTraceLimit = limit
-    } catch {
-      // Error is frozen, so the limit was not changed.
-    }
-  }
-}
+const capture = (): string =>
+  framesHere(depth)
+    .map(({ name, file, line, column }) => `${name}\t${file}:${line}:${column}`)
+    .join('\n')

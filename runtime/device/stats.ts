@@ -38,13 +38,14 @@ const counterNames = [
   'waits.elided',
   'queries',
   'events.created',
-  'oversize_allocations.allocated',
-  'oversize_segments.allocated',
 ]
 
 const names = [
   ...pools.flatMap(pool => figures.flatMap(figure => metrics.map(metric => `${figure}.${pool}.${metric}`))),
   ...counterNames,
+  ...['oversize_allocations', 'oversize_segments'].flatMap(figure =>
+    metrics.map(metric => `${figure}.${metric}`),
+  ),
 ]
 
 /**
@@ -53,6 +54,12 @@ const names = [
  * (allocations by the step of the fallback chain that served them), `uses.*`, `waits.*`, `queries`,
  * `events.created`, `pages.*`. `policy.NAME` is 1 for the policy that the memory has. Uses, waits, queries
  * and events count for the whole device, pinned memory included.
+ *
+ * `inactive_split` counts the free pieces of segments that are in use in part, free neighbours as one, and
+ * `inactive_split_bytes` their bytes; of plain segments alone, as in PyTorch, since the pages of expandable ones
+ * go back by themselves. Nothing keeps count of them as blocks come and go: their peaks and sums are of the
+ * moments at which these figures were read. `oversize_allocations` are live blocks of `max_split_size` and more,
+ * `oversize_segments` the plain segments.
  */
 export type AllocatorStats = Readonly<Record<string, number>>
 

@@ -26,7 +26,7 @@ export interface TreeMemory {
 
 /** Makes a lane come after the launch that was issued last. */
 export const orderAfterLaunches = ({ sequence, core }: TreeMemory, lane: Lane): void => {
-  const status = sequence.order(lane.stream)
+  const status = sequence.order(laneAccess.idFor(lane, core, 'tree.launch'))
   if (status !== 0) throw core.failed(status, 'tree.launch', 'the arena')
 }
 

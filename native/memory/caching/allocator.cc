@@ -73,6 +73,8 @@ Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortag
     served = StatsCounters::slow;
   }
   found->counters = counters_.allocated(sizesOf(heap), found->size, bytes, served);
+  if (found->size >= options_.maxSplit) [[unlikely]]
+    counters_.oversize(1);
   found->owner = owner;
   found->state = BlockState::live;
   found->requested = bytes;
@@ -131,6 +133,8 @@ Status Allocator::free(Block* block) {
     }
   }
   counters_.freed(counters, sizes, size, requested, pending);
+  if (size >= options_.maxSplit) [[unlikely]]
+    counters_.oversize(-1);
   if (pending || cached) return Status::ok;
   std::lock_guard lock(mutex_);
   returnToHeap(block);

@@ -43,6 +43,7 @@ struct Shortage {
   std::uint64_t wanted = 0, size = 0;  // as requested, and rounded
   std::uint64_t reserved = 0, limit = 0, live = 0, pending = 0, free = 0, longestFree = 0;
   std::uint64_t otherPools = 0;  // reserved by pools that this one may not use
+  std::uint64_t asked = 0;       // of a pool's own source, which gave nothing; 0: no such source was asked
   std::uint64_t deviceFree = 0, deviceTotal = 0;
   struct Holder {
     std::uint64_t bytes = 0, count = 0;
@@ -103,6 +104,9 @@ class Allocator {
   // writes the block next has to come after them.
   Status endLoan(Block* block);
   void takeUses(Block* block, std::vector<Mark*>* marks);
+
+  // Takes what `Options::reserveFirst` says, for blocks of this lane. Before the first allocation.
+  Status reserve(Lane& lane);
 
   // A pool with its own source is never expandable.
   MemPool* makePool(bool useOnOutOfMemory, bool noSplit, std::unique_ptr<Source> source = nullptr,
@@ -196,6 +200,9 @@ class Allocator {
   Status releaseAllPending(bool wait);
 
   // growth.cc
+  Stream streamFor(const Source& source, const Lane& lane) {
+    return source.foreign() ? lanes_.lend(lane) : Stream{lane.stream};
+  }
   std::uint64_t segmentBytes(std::uint64_t size, const Heap& heap) const;
   bool possible(const Request& request) const;
   bool mayGrow(std::uint64_t bytes) const;
@@ -223,6 +230,7 @@ class Allocator {
   bool releaseRanges(Heap& heap);
 
   // report.cc
+  void lookAtSplits() const;
   Shortage shortageOf(const Request& request, Status status) const;
 
   static constexpr std::uint64_t smallSegment = 2 << 20;
@@ -250,6 +258,7 @@ class Allocator {
   std::uint64_t slowCalls_ = 0;  // allocations that the cache did not serve
   std::uint64_t longBytes_ = 0;  // the bytes of those that were long
   std::uint64_t pagesMoved_ = 0;
+  std::uint64_t asked_ = 0;  // as Shortage::asked, for the request on the slow path
   std::vector<std::pair<Observer, std::shared_ptr<void>>> observers_;
   mutable StatsCounters counters_;
   std::atomic<std::uint64_t> ids_{0};

@@ -98,7 +98,9 @@ Block* Allocator::growPlain(const Request& request, Status* status) {
   if (!mayGrow(bytes) || !request.heap.config.source->callable()) return nullptr;
   DeviceAddress address = 0;
   ++counters_.sourceCalls;
-  *status = request.heap.config.source->allocate(&address, bytes, request.lane.stream);
+  Source& source = *request.heap.config.source;
+  *status = source.allocate(&address, bytes, streamFor(source, request.lane));
+  if (*status == Status::outOfMemory && source.foreign()) asked_ = bytes;
   if (*status != Status::ok) return nullptr;
   Heap& heap = request.heap;
   const bool kept = heap.segments().empty() && &heap == large_.get() && options_.reserveFirst >= request.size;
@@ -109,7 +111,7 @@ Block* Allocator::growPlain(const Request& request, Status* status) {
   const int sizes = static_cast<int>(heap.config.sizes);
   counters_.segments(sizes, 1);
   counters_.reserved(sizes, static_cast<std::int64_t>(bytes));
-  if (request.size >= options_.maxSplit) ++counters_.oversizeSegments;
+  if (bytes >= options_.maxSplit) counters_.add(counters_.oversizeSegments, 1);
   if (history_.on())
     history_.add({.action = Action::segmentAlloc,
                   .lane = request.lane.id,
@@ -118,6 +120,18 @@ Block* Allocator::growPlain(const Request& request, Status* status) {
                   .pool = heap.config.pool,
                   .id = segmentCounter_});
   return heap.carve(block, request.size, request.lane);
+}
+
+Status Allocator::reserve(Lane& lane) {
+  if (options_.reserveFirst == 0) return Status::ok;
+  std::lock_guard lock(mutex_);
+  const std::uint64_t least = std::min<std::uint64_t>(options_.reserveFirst, Bins::granule);
+  Status status = Status::ok;
+  Block* const block = growPlain({least, Bins::granule, lane, nullptr, *large_}, &status);
+  if (block == nullptr) return status == Status::ok ? Status::outOfMemory : status;
+  block->release = 0;
+  large_->give(block);
+  return Status::ok;
 }
 
 // Takes the run that needs the fewest pages from elsewhere. Where some of them would have to be created, the

@@ -76,7 +76,8 @@ std::uint64_t Allocator::releaseWhole(Block* block, Status* refused) {
   const int sizes = static_cast<int>(heap.config.sizes);
   const std::uint64_t bytes = block->size;
   if (block->segment->kept || heap.kept || !heap.config.source->callable() || !lanes_.mayBlock()) return 0;
-  const Status released = heap.config.source->release(block->address, bytes, block->segment->lane->stream);
+  Source& source = *heap.config.source;
+  const Status released = source.release(block->address, bytes, streamFor(source, *block->segment->lane));
   if (released != Status::ok) {
     if (refused) *refused = released;
     return 0;
@@ -86,6 +87,7 @@ std::uint64_t Allocator::releaseWhole(Block* block, Status* refused) {
   plain_.fetch_sub(bytes, std::memory_order_relaxed);
   heap.addReserved(-static_cast<std::int64_t>(bytes));
   counters_.segments(sizes, -1);
+  if (bytes >= options_.maxSplit) counters_.add(counters_.oversizeSegments, -1);
   counters_.reserved(sizes, -static_cast<std::int64_t>(bytes));
   if (history_.on())
     history_.add({.action = Action::segmentFree,

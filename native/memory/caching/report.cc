@@ -16,19 +16,37 @@ void Allocator::unobserve(const void* data) {
   std::erase_if(observers_, [&](const auto& each) { return each.second.get() == data; });
 }
 
+// Looks at what is split now: a lane's cache changes that without the mutex, so nobody counts it. As PyTorch
+// counts, which merges all free neighbours of a segment: a segment without live and pending blocks is whole.
+void Allocator::lookAtSplits() const {
+  std::array<std::int64_t, 3> pieces{}, bytes{};
+  for (const Heap* heap : heaps_)
+    for (const auto& segment : heap->segments()) {
+      if (segment->expandable) continue;
+      std::int64_t runs = 0, free = 0;
+      bool used = false, running = false;
+      for (const Block* block = segment->first; block != nullptr; block = block->nextInSegment) {
+        const BlockState state = block->state;
+        const bool active = state == BlockState::live || state == BlockState::pending;
+        used = used || active;
+        if (!active) free += static_cast<std::int64_t>(block->size);
+        if (!active && !running) ++runs;
+        running = !active;
+      }
+      if (!used) continue;
+      for (const std::size_t which : {std::size_t{0}, 1 + static_cast<std::size_t>(heap->config.sizes)}) {
+        pieces[which] += runs;
+        bytes[which] += free;
+      }
+    }
+  counters_.split(pieces, bytes);
+}
+
 Stats Allocator::stats() const {
   std::lock_guard lock(mutex_);
   Stats stats;
+  lookAtSplits();
   counters_.sample(&stats);
-  SizeStats* const sizes[3] = {&stats.all, &stats.small, &stats.large};
-  for (const Heap* heap : heaps_)
-    heap->eachFree([&](const Block& block) {
-      if (block.size == block.segment->size || block.segment->expandable) return;
-      for (SizeStats* to : {sizes[0], sizes[1 + static_cast<int>(heap->config.sizes)]}) {
-        ++to->inactiveSplit.current;
-        to->inactiveSplitBytes.current += static_cast<std::int64_t>(block.size);
-      }
-    });
   const Lanes::Counters lanes = lanes_.counters();
   stats.uses = lanes.recorded;
   stats.usesShared = lanes.shared;
@@ -42,11 +60,13 @@ Stats Allocator::stats() const {
 
 void Allocator::resetPeaks() {
   std::lock_guard lock(mutex_);
+  lookAtSplits();
   counters_.resetPeaks();
 }
 
 void Allocator::resetAccumulated() {
   std::lock_guard lock(mutex_);
+  lookAtSplits();
   counters_.resetAccumulated();
 }
 
@@ -57,6 +77,7 @@ Shortage Allocator::shortageOf(const Request& request, Status status) const {
   found.size = request.size;
   found.reserved = reserved();
   found.limit = options_.limit;
+  found.asked = asked_;
   std::map<std::uint32_t, Shortage::Holder> holders;
   for (const Heap* heap : heaps_) {
     const bool own = heap->config.pool == request.heap.config.pool;

@@ -7,6 +7,7 @@ namespace braid::caching {
 
 Status Allocator::slow(const Request& request, Block* evicted, Block** block, Shortage* shortage) {
   std::unique_lock lock(mutex_);
+  asked_ = 0;
   ++request.heap.clock;
   ++slowCalls_;
   if (request.size >= longRequest) longBytes_ += request.size;

@@ -15,6 +15,8 @@ class Source {
   virtual Status release(DeviceAddress address, std::size_t bytes, Stream stream) = 0;
   // Whether the calling thread may call it. A source that is not callable neither gives nor takes memory.
   virtual bool callable() const { return true; }
+  // Whether it is code of others', which may queue work on the streams that it is given.
+  virtual bool foreign() const { return false; }
   // Whether the option `expandable` replaces this source by the driver's virtual memory.
   virtual bool expandable() const { return false; }
 };

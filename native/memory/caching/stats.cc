@@ -216,6 +216,28 @@ void StatsCounters::finished(std::uint8_t index, int size, std::uint64_t bytes) 
   }
 }
 
+void StatsCounters::add(Figure& figure, std::int64_t by) {
+  figure.current += by;
+  (by > 0 ? figure.allocated : figure.freed) += static_cast<std::uint64_t>(by > 0 ? by : -by);
+  figure.peak = std::max(figure.peak, figure.current);
+}
+
+void StatsCounters::split(const std::array<std::int64_t, 3>& pieces,
+                          const std::array<std::int64_t, 3>& bytes) {
+  for (std::size_t which = 0; which < 3; ++which) {
+    add(held[which].split, pieces[which] - held[which].split.current);
+    add(held[which].splitBytes, bytes[which] - held[which].splitBytes.current);
+  }
+}
+
+void StatsCounters::oversize(std::int64_t by) {
+  if (by > 0) oversizeAllocated_.fetch_add(1, std::memory_order_relaxed);
+  const std::int64_t now = oversize_.fetch_add(by, std::memory_order_relaxed) + by;
+  std::int64_t peak = oversizePeak_.load(std::memory_order_relaxed);
+  while (now > peak && !oversizePeak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+  }
+}
+
 void StatsCounters::sample(Stats* stats) {
   constexpr Figure SizeStats::*figures[ThreadCounters::kinds] = {
       &SizeStats::allocation, &SizeStats::allocatedBytes, &SizeStats::requestedBytes, &SizeStats::active,
@@ -251,6 +273,8 @@ void StatsCounters::sample(Stats* stats) {
     }
     out[which]->segment = held[which].segment;
     out[which]->reservedBytes = held[which].reservedBytes;
+    out[which]->inactiveSplit = held[which].split;
+    out[which]->inactiveSplitBytes = held[which].splitBytes;
   }
   stats->retries = retries;
   stats->outOfMemory = outOfMemory;
@@ -261,7 +285,11 @@ void StatsCounters::sample(Stats* stats) {
   stats->pagesMoved = pagesMoved;
   stats->pagesMade = pagesMade;
   stats->moveNanoseconds = moveNanoseconds;
-  stats->oversizeAllocations = oversizeAllocations;
+  Figure& oversize = stats->oversizeAllocations;
+  oversize = {get(oversize_), get(oversizePeak_), get(oversizeAllocated_), 0};
+  oversize.freed = oversize.allocated - static_cast<std::uint64_t>(oversize.current);
+  oversize.allocated -= base_.oversizeAllocations.allocated;
+  oversize.freed -= base_.oversizeAllocations.freed;
   stats->oversizeSegments = oversizeSegments;
 }
 
@@ -276,10 +304,11 @@ void StatsCounters::resetPeaks() {
       }
   }
   peaks_ = {};
-  for (Held& each : held) {
-    each.segment.peak = each.segment.current;
-    each.reservedBytes.peak = each.reservedBytes.current;
-  }
+  for (Held& each : held)
+    for (Figure* figure : {&each.segment, &each.reservedBytes, &each.split, &each.splitBytes})
+      figure->peak = figure->current;
+  oversizeSegments.peak = oversizeSegments.current;
+  oversizePeak_.store(get(oversize_), std::memory_order_relaxed);
 }
 
 void StatsCounters::resetAccumulated() {
@@ -288,12 +317,14 @@ void StatsCounters::resetAccumulated() {
   sample(&all);
   base_ = all;
   for (Held& each : held)
-    for (Figure* figure : {&each.segment, &each.reservedBytes}) figure->allocated = figure->freed = 0;
+    for (Figure* figure : {&each.segment, &each.reservedBytes, &each.split, &each.splitBytes})
+      figure->allocated = figure->freed = 0;
+  oversizeSegments.allocated = oversizeSegments.freed = 0;
   // The threads' own counters stay, so what they hold now is subtracted from here on.
   for (std::size_t fallback = 0; fallback < served.size(); ++fallback)
     served[fallback] -= all.served[fallback];
   retries = outOfMemory = refusedEarly = sourceCalls = sourceReleases = 0;
-  moves = pagesMoved = pagesMade = moveNanoseconds = oversizeAllocations = oversizeSegments = 0;
+  moves = pagesMoved = pagesMade = moveNanoseconds = 0;
 }
 
 }  // namespace braid::caching

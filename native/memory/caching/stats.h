@@ -19,6 +19,8 @@ struct SizeStats {
   Figure active, activeBytes;         // live and pending blocks
   Figure requestedBytes;              // before rounding
   Figure segment, reservedBytes;      // segments or address ranges; memory held from the source
+  // Free pieces of plain segments that are in use in part, neighbours as one piece. Their peaks and sums are
+  // of the moments at which statistics were read.
   Figure inactiveSplit, inactiveSplitBytes;
 };
 
@@ -32,7 +34,7 @@ struct Stats {
   std::uint64_t moves = 0, pagesMoved = 0, pagesMade = 0;
   std::uint64_t moveNanoseconds = 0;  // of the calling thread: pages unmapped and mapped again
   std::uint64_t uses = 0, usesShared = 0, waits = 0, waitsElided = 0, queries = 0, eventsCreated = 0;
-  std::uint64_t oversizeAllocations = 0, oversizeSegments = 0;
+  Figure oversizeAllocations, oversizeSegments;  // from Options::maxSplit on; segments: plain ones
 };
 
 // The statistics of the blocks that one thread allocated, written by that thread alone, so that threads do
@@ -78,29 +80,28 @@ class StatsCounters {
   std::array<std::uint64_t, 8> served{};
   std::uint64_t retries = 0, outOfMemory = 0, refusedEarly = 0, sourceCalls = 0, sourceReleases = 0;
   std::uint64_t moves = 0, pagesMoved = 0, pagesMade = 0, moveNanoseconds = 0;
-  std::uint64_t oversizeAllocations = 0, oversizeSegments = 0;
+  Figure oversizeSegments;
   struct Held {
-    Figure segment, reservedBytes;
-    void add(Figure& figure, std::int64_t by) {
-      figure.current += by;
-      if (by > 0)
-        figure.allocated += static_cast<std::uint64_t>(by);
-      else
-        figure.freed += static_cast<std::uint64_t>(-by);
-      if (figure.current > figure.peak) figure.peak = figure.current;
-    }
+    Figure segment, reservedBytes, split, splitBytes;
   };
   Held held[3];  // all, small, large
+  static void add(Figure& figure, std::int64_t by);
   void segments(int size, std::int64_t by) {
-    held[0].add(held[0].segment, by);
-    held[1 + size].add(held[1 + size].segment, by);
+    add(held[0].segment, by);
+    add(held[1 + size].segment, by);
   }
   void reserved(int size, std::int64_t bytes) {
-    held[0].add(held[0].reservedBytes, bytes);
-    held[1 + size].add(held[1 + size].reservedBytes, bytes);
+    add(held[0].reservedBytes, bytes);
+    add(held[1 + size].reservedBytes, bytes);
   }
+  // What is split at this moment: all, small, large.
+  void split(const std::array<std::int64_t, 3>& pieces, const std::array<std::int64_t, 3>& bytes);
+  // Any thread, without the mutex: one more or less.
+  [[gnu::noinline, gnu::cold]] void oversize(std::int64_t by);
 
  private:
+  std::atomic<std::int64_t> oversize_{0}, oversizePeak_{0};
+  std::atomic<std::uint64_t> oversizeAllocated_{0};
   ThreadCounters& at(std::size_t index);
   [[gnu::noinline, gnu::cold]] ThreadCounters& make(std::size_t index);
   std::atomic<ThreadCounters*> threads_[1 + threads];  // the first is shared by all further threads

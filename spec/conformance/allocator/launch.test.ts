@@ -11,6 +11,21 @@ type Anything = any
 const elements = (KiB / 4) as number
 const whole = { grid: 1, block: elements }
 
+it('kernels of a host device that is slowed take as long as their bytes', async () => {
+  await using device = await openOn('host', { host: { deviceRate: 1e6 } })
+  const lane = device.lane()
+  using axpn = await axpnOn(device)
+  const [x, y] = [lane.malloc(KiB), lane.malloc(KiB)]
+  lane.fill32(x, 5)
+  const start = lane.record({ timed: true })
+  for (let i = 0; i < 4; i++)
+    lane.launch(axpn, { reads: { x }, writes: { y }, ...whole, scalars: { a: 1, n: 0, count: elements } })
+  const end = lane.record({ timed: true })
+  await lane.synchronize()
+  // Four launches over 2 KiB each, at 1 MB a second.
+  expect(start.elapsed(end)).toBeGreaterThanOrEqual(8)
+})
+
 describe.each(present)('kernels on lanes on %s', name => {
   it('1 read, write, and take scalars, in the order of the lane', async () => {
     await using device = await openOn(name)

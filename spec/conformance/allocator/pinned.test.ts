@@ -1,7 +1,7 @@
 // Pinned host memory under the same protocol: a block is not given out again while a copy may still read or
 // write it.
 import { describe, expect, it } from 'vitest'
-import { copyUnseen, hold, KiB, openOn } from '../../fixtures/allocator.js'
+import { copyUnseen, hold, KiB, MiB, openOn } from '../../fixtures/allocator.js'
 import { present } from '../devices.js'
 
 describe.each(present)('pinned memory on %s', name => {
@@ -43,19 +43,26 @@ describe.each(present)('pinned memory on %s', name => {
     for (const block of later) block.free()
   })
 
-  it('8 is free sooner if its owner marks the home lane’s last use', async () => {
+  it.each([false, true])('8 is kept for later work of its home lane, marked before: %s', async marked => {
     await using device = await openOn(name)
     const upload = device.lane()
     using target = upload.malloc(4 * KiB)
     const staged = device.pinned(4 * KiB, upload)
-    const { address } = staged
+    new Uint32Array(staged.view()).fill(1)
     copyUnseen(upload, target, staged)
-    staged.recordUse(upload)
+    if (marked) staged.recordUse(upload)
     await upload.synchronize()
-    using _gate = hold(device, upload)
-    staged.free()
-    using next = device.pinned(4 * KiB, upload)
-    expect(next.address).toBe(address)
+    {
+      using _gate = hold(device, upload)
+      copyUnseen(upload, target, staged)
+      staged.free()
+      const next = device.pinned(4 * KiB, upload)
+      new Uint32Array(next.view()).fill(2)
+    }
+    using back = device.pinned(4 * KiB, upload)
+    copyUnseen(upload, back, target)
+    await upload.synchronize()
+    expect(new Set(new Uint32Array(back.view()))).toEqual(new Set([1]))
   })
 
   it('3 has views of length 0 once it is freed, whichever way', async () => {
@@ -68,6 +75,19 @@ describe.each(present)('pinned memory on %s', name => {
     await device.close()
     expect(views[1]!.byteLength).toBe(0)
     expect(() => kept.view()).toThrow(/its device .* is closed/)
+  })
+
+  it('9 that is reserved is taken when the device is opened, and refused there where it cannot be', async () => {
+    await using device = await openOn(name, { allocator: { pinned: { reserveFirst: 4 * MiB } } })
+    const reserved = (): readonly unknown[] =>
+      ['reserved_bytes.all.current', 'num_device_alloc'].map(key => device.stats('pinned')[key])
+    expect(reserved()).toEqual([4 * MiB, 1])
+    const blocks = [KiB, 3 * MiB, 2 * KiB].map(bytes => device.pinned(bytes))
+    for (const block of blocks) block.free()
+    await device.emptyCache()
+    expect(reserved()).toEqual([4 * MiB, 1])
+    const limited = { pinned: { reserveFirst: 4 * MiB, limit: 2 * MiB } }
+    await expect(openOn(name, { allocator: limited })).rejects.toThrow(/pinned\.reserveFirst/)
   })
 
   it('4 has figures of its own', async () => {

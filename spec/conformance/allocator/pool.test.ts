@@ -183,7 +183,11 @@ describe.each(present)("users' allocators on %s", name => {
       using pool = device.pool({ allocator: { allocate: allocate as () => number, release } })
       return thrownBy(() => device.defaultLane.malloc(KiB, { pool }))
     }
-    expect(failure(() => null)._tag).toBe('OutOfMemory')
+    const none = failure(() => null)
+    expect([none._tag, none.asked]).toEqual(['OutOfMemory', 2 * MiB])
+    expect(none.message).toMatch(/the pool's own allocator gave none of the 2,097,152 bytes/)
+    expect(none.message).not.toMatch(/free on the device/)
+    expect(none.next).not.toMatch(/limit|fraction|other processes/)
     expect(failure(() => 0)._tag).toBe('OutOfMemory')
     const mine = new Error('mine')
     const thrown = failure(() => {
@@ -265,9 +269,12 @@ describe.each(present)("users' allocators on %s", name => {
 
   it('5 whose library or symbol is not there are refused by name', async () => {
     await using device = await openOn(name)
-    expect(() =>
+    const missing = thrownBy(() =>
       device.pool({ allocator: { library: join(folder, 'nothing.so'), allocate: 'a', release: 'b' } }),
-    ).toThrow(/nothing\.so/)
+    )
+    expect([missing._tag, missing.subject]).toEqual(['BadArgument', 'options.allocator'])
+    expect(missing.message).toMatch(/nothing\.so/)
+    expect(missing.next).not.toMatch(/close the device/)
     if (compiled)
       expect(() => device.pool({ allocator: { library, allocate: 'take', release: 'missing' } })).toThrow(
         /missing/,

@@ -12,6 +12,39 @@ using namespace caching;
 
 constexpr std::uint64_t size = 4 * mebi;
 
+// Whoever has the stream may queue work that the lane does not see, so marks at one point are not shared. A
+// lane of a capture, and other lanes over the stream, are like that too.
+TEST(Lanes, ALentStreamEndsTheTrackingOfItsLanes) {
+  Caching c;
+  Driver& driver = c.driver;
+  Lanes& lanes = c.lanes;
+  Stream stream = nullptr, apart = nullptr;
+  ASSERT_EQ(driver.streamCreate(&stream, 0), Status::ok);
+  ASSERT_EQ(driver.streamCreate(&apart, 0), Status::ok);
+  Lane *lane = nullptr, *other = nullptr, *captured = nullptr, *external = nullptr;
+  ASSERT_EQ(lanes.add(stream, true, "lane", &lane), Status::ok);
+  ASSERT_EQ(lanes.add(apart, true, "other", &other), Status::ok);
+  const auto recorded = [&](Lane& on) {
+    Mark *first = nullptr, *second = nullptr;
+    EXPECT_EQ(lanes.mark(on, &first), Status::ok);
+    EXPECT_EQ(lanes.mark(on, &second), Status::ok);
+    const bool anew = second->point > first->point;
+    first->release();
+    second->release();
+    return anew;
+  };
+  EXPECT_FALSE(recorded(*lane));
+  EXPECT_EQ(lanes.lend(*lane), stream);
+  EXPECT_TRUE(recorded(*lane));
+  ASSERT_EQ(lanes.beginCapture(*lane, &captured), Status::ok);
+  EXPECT_TRUE(recorded(*captured));
+  lanes.endCapture(*lane, *captured);
+  EXPECT_FALSE(recorded(*other));
+  ASSERT_EQ(lanes.add(apart, false, "external", &external), Status::ok);
+  EXPECT_TRUE(recorded(*other)) << "a stream that the caller has, too";
+  EXPECT_TRUE(recorded(*external));
+}
+
 // One thread queues work and reads the present point; another thread records marks meanwhile. A mark at that
 // point must never have been recorded before the work was queued.
 TEST(Lanes, APresentPointIsNeverTooEarly) {

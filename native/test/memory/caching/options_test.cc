@@ -167,7 +167,7 @@ TEST(CachingOptions, LongBlocksAreNotSplit) {
   c.free(near);
   Block* far = c.malloc(24 * mebi - 512, lane);
   EXPECT_NE(far->address, at);
-  EXPECT_EQ(c.stats().oversizeSegments, 1u);
+  EXPECT_EQ(c.stats().oversizeSegments.current, 1);
 }
 
 TEST(CachingOptions, ALongBlockServesWhatIsAboutAsLong) {
