@@ -79,15 +79,16 @@ export interface NativeReport {
    */
   readonly cudnn: { use: 'measured' | 'never' | 'always'; leastArchitecture: number; askedFrom: number }
   /**
-   * The measured choices of algorithms: the folder where they are kept (empty: nowhere), how many are there,
-   * and how many this process has measured. And how many kernels of this process call cuDNN.
+   * The measured choices of algorithms: the folder where they are kept (empty: nowhere), why it is not used
+   * (empty: it is), how many are there, and how many this process has measured. And how many kernels of this
+   * process call cuDNN.
    */
-  readonly choices: { folder: string; kept: number; measured: number; byCudnn: number }
+  readonly choices: { folder: string; refusal: string; kept: number; measured: number; byCudnn: number }
   /**
-   * The code of generated kernels: the folder where it is kept (empty: nowhere), of how many kernels, and how
-   * many this process has compiled.
+   * The code of generated kernels: the folder where it is kept and why it is not used, as above, of how many
+   * kernels, and how many this process has compiled.
    */
-  readonly kernels: { folder: string; kept: number; compiled: number }
+  readonly kernels: { folder: string; refusal: string; kept: number; compiled: number }
 }
 
 /** Life as a number: tick 0, state 1, param 2, input 3, output 4. Space: device 0, pinned 1. */
@@ -230,6 +231,12 @@ export interface NativeProgram {
   view(buffer: number, slot: number): ArrayBuffer
   /** Detaches such an ArrayBuffer, so that a view that is used too late reads nothing. */
   detach(view: ArrayBuffer): void
+  /**
+   * Until the loan ends, closing leaves the view and its memory as they are: work outside of JavaScript may
+   * be writing it. A view may be lent several times.
+   */
+  lend(view: ArrayBuffer): void
+  endLoan(view: ArrayBuffer): void
   /**
    * The block of an output in device memory, in one slot: its handle for the space of its device, its address
    * and its size. The next tick in the slot comes after all uses that were marked on it.
@@ -613,6 +620,9 @@ export interface NativeCachingDevice {
   closePool(pool: number): void
   view(block: number): ArrayBuffer
   freeViewed(block: number): number
+  /** As of a NativeProgram's: a block that is freed, and a device that is closed, leave the memory in use. */
+  lend(block: number): void
+  endLoan(view: ArrayBuffer): void
   stats(space: 0 | 1): Float64Array
   resetPeaks(space: 0 | 1): void
   resetAccumulated(space: 0 | 1): void
@@ -709,6 +719,8 @@ export interface NativeEventLoop {
 export interface Addon {
   readonly version: string
   probe(): NativeReport
+  /** Why files that earlier processes kept were not used, once for each folder, since the last call. */
+  keptProblems(): readonly string[]
   openHost(options: HostOptions): NativeDevice
   openCuda(ordinal: number): NativeDevice
   openCaching(

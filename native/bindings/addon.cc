@@ -41,12 +41,14 @@ Napi::Value probe(const Napi::CallbackInfo& info) {
   result.Set("cudnn", cudnn);
   Napi::Object choices = Napi::Object::New(env);
   choices.Set("folder", report.choices.folder);
+  choices.Set("refusal", report.choices.refusal);
   choices.Set("kept", static_cast<double>(report.choices.kept));
   choices.Set("measured", static_cast<double>(report.choices.measured));
   choices.Set("byCudnn", static_cast<double>(report.choices.byCudnn));
   result.Set("choices", choices);
   Napi::Object kernels = Napi::Object::New(env);
   kernels.Set("folder", report.kernels.folder);
+  kernels.Set("refusal", report.kernels.refusal);
   kernels.Set("kept", static_cast<double>(report.kernels.kept));
   kernels.Set("compiled", static_cast<double>(report.kernels.compiled));
   result.Set("kernels", kernels);
@@ -71,12 +73,20 @@ Napi::Value openCudaDevice(const Napi::CallbackInfo& info) {
   return deviceObject(info.Env(), DeviceMemory::alone(std::move(driver)));
 }
 
+Napi::Value keptOnDisk(const Napi::CallbackInfo& info) {
+  Napi::Array problems = Napi::Array::New(info.Env());
+  for (const std::string& each : keptProblems())
+    problems.Set(problems.Length(), Napi::String::New(info.Env(), each));
+  return problems;
+}
+
 Napi::Object init(Napi::Object exports) {
   exports.Set("version", BRAID_VERSION);
   define<probe>(exports, "probe");
   define<openHostDevice>(exports, "openHost");
   define<openCudaDevice>(exports, "openCuda");
   define<openCaching>(exports, "openCaching");
+  define<keptOnDisk>(exports, "keptProblems");
   define<replayTrace>(exports, "replay");
   define<eventLoop>(exports, "eventLoop");
   return exports;

@@ -143,8 +143,9 @@ class AllocatorDevice final : public Awaited {
   std::vector<std::string> referenceNames;            // the kernels' names, by the number of the reference
   bool tearing = false;                               // the environment ends: JavaScript must not be called
   std::map<caching::Block*, PinnedViewOwner*> views;  // of blocks that are live
-  std::size_t movedViews = 0;                         // pinned views whose memory JavaScript has transferred
+  std::size_t movedViews = 0;                         // that outlive the ownership of their blocks
   std::set<caching::Block*> movedBlocks;              // theirs
+  std::map<const void*, PinnedViewOwner*> lentViews;  // by address
 
  private:
   static void teardown(void* data);

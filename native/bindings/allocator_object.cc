@@ -223,6 +223,18 @@ Napi::Value view(const Napi::CallbackInfo& info) {
   return pinnedView(info.Env(), device, block);
 }
 
+Napi::Value lend(const Napi::CallbackInfo& info) {
+  lendView(*opened(info), blockAt(info));
+  return nothing(info);
+}
+
+// Also of a block that is freed, or whose device is closed.
+Napi::Value endLoanOf(const Napi::CallbackInfo& info) {
+  if (!info[0].IsArrayBuffer()) throw Napi::TypeError::New(info.Env(), "view must be an ArrayBuffer");
+  endLoan(*self<AllocatorDevice>(info), info[0].As<Napi::ArrayBuffer>());
+  return nothing(info);
+}
+
 Napi::Value freePinnedView(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
   return Napi::Number::New(info.Env(), static_cast<int>(freeViewed(*device, blockAt(info))));
@@ -461,6 +473,8 @@ Napi::Object deviceObject(Napi::Env env, const Shared& device) {
   define<closePool>(object, "closePool");
   define<view>(object, "view");
   define<freePinnedView>(object, "freeViewed");
+  define<lend>(object, "lend");
+  define<endLoanOf>(object, "endLoan");
   define<stats>(object, "stats");
   define<resetPeaks>(object, "resetPeaks");
   define<resetAccumulated>(object, "resetAccumulated");

@@ -62,6 +62,10 @@ struct View {
 
   Napi::Reference<Napi::ArrayBuffer> buffer;  // weak
   ViewOwner* owner = nullptr;                 // lives at least as long as the buffer is not detached
+  // Loans of the view that have not ended. Hazard: whoever has it may be writing the memory outside of
+  // JavaScript (a read of a file), which detaching does not stop. Rule: a lent view is detached, and its
+  // memory given back, when the last loan ends.
+  std::uint32_t loans = 0;
 };
 
 // The native part of a NativeProgram. Its JavaScript object owns it, and so do the views of its memory and
@@ -83,7 +87,7 @@ struct OpenProgram {
     if (channel) channel->shut();
     if (session) session->close(Session::Unbegun::drop);
     if (channel) channel->release();
-    views.clear();
+    forgetViews();
     closing.Reset();
     for (const auto& device : std::exchange(counted, {})) --device->programs;
   }
@@ -93,11 +97,18 @@ struct OpenProgram {
     program->hooked = false;
     Environment::of(program->env).leaveJavaScript();
     program->abandon();
+    program->views.clear();
   }
 
   void detachViews() {
-    for (auto& [address, view] : views) view.detach(env);
-    views.clear();
+    for (auto& [address, view] : views)
+      if (view.loans == 0) view.detach(env);
+    forgetViews();
+  }
+
+  // Those that are not lent.
+  void forgetViews() {
+    std::erase_if(views, [](const auto& each) { return each.second.loans == 0; });
   }
 
   const Napi::Env env;
@@ -138,6 +149,7 @@ Napi::Value view(const Napi::CallbackInfo& info) {
   if (buffer.bytes == 0) return Napi::ArrayBuffer::New(env, 0);
   void* const address = program->session->pinned(index, slot);
   View& place = program->views[address];
+  if (place.loans > 0) throw Napi::Error::New(env, "the view of " + buffer.name + " is lent");
   place.detach(env);
   const auto release = [](napi_env from, void*, void* hint) {
     const std::unique_ptr<ViewOwner> owner(static_cast<ViewOwner*>(hint));
@@ -160,6 +172,27 @@ Napi::Value detach(const Napi::CallbackInfo& info) {
   if (!info[0].IsArrayBuffer()) throw Napi::TypeError::New(info.Env(), "buffer must be an ArrayBuffer");
   const auto found = program->views.find(info[0].As<Napi::ArrayBuffer>().Data());
   if (found != program->views.end()) found->second.detach(info.Env());
+  return info.Env().Undefined();
+}
+
+auto viewAt(const Napi::CallbackInfo& info, OpenProgram& program) {
+  if (!info[0].IsArrayBuffer()) throw Napi::TypeError::New(info.Env(), "view must be an ArrayBuffer");
+  return program.views.find(info[0].As<Napi::ArrayBuffer>().Data());
+}
+
+Napi::Value lend(const Napi::CallbackInfo& info) {
+  const auto program = opened(info);
+  if (const auto found = viewAt(info, *program); found != program->views.end()) ++found->second.loans;
+  return info.Env().Undefined();
+}
+
+Napi::Value endLoan(const Napi::CallbackInfo& info) {
+  const auto program = self<OpenProgram>(info);
+  const auto found = viewAt(info, *program);
+  if (found == program->views.end() || found->second.loans == 0) return info.Env().Undefined();
+  if (--found->second.loans > 0 || !program->closed) return info.Env().Undefined();
+  found->second.detach(info.Env());
+  program->views.erase(found);
   return info.Env().Undefined();
 }
 
@@ -367,6 +400,8 @@ Napi::Object programObject(Napi::Env env, std::shared_ptr<OpenProgram> program, 
   Napi::Object object = handle(env, std::move(program));
   define<view>(object, "view");
   define<detach>(object, "detach");
+  define<lend>(object, "lend");
+  define<endLoan>(object, "endLoan");
   define<block>(object, "block");
   define<load>(object, "load");
   define<read>(object, "read");

@@ -15,7 +15,15 @@ struct PinnedViewOwner {
   std::shared_ptr<AllocatorDevice> device;
   caching::Block* block;
   Napi::Reference<Napi::ArrayBuffer> buffer;  // weak
-  bool moved = false;  // the owner has freed the block while a transferred ArrayBuffer may still read it
+  bool moved = false;  // the block is freed when V8 finalizes the ArrayBuffer
+  std::uint32_t loans = 0;
+
+  // The owner has freed the block, or closed the device, while the memory is in use.
+  void leave() {
+    moved = true;
+    ++device->movedViews;
+    device->movedBlocks.insert(block);
+  }
 
   static void release(napi_env env, void*, void* hint) {
     const std::unique_ptr<PinnedViewOwner> view(static_cast<PinnedViewOwner*>(hint));
@@ -24,6 +32,7 @@ struct PinnedViewOwner {
     if (const auto found = device.views.find(view->block);
         found != device.views.end() && found->second == view.get())
       device.views.erase(found);
+    if (view->loans > 0) device.lentViews.erase(reinterpret_cast<const void*>(view->block->address));
     if (!view->moved) return;
     --device.movedViews;
     device.movedBlocks.erase(view->block);
@@ -63,10 +72,8 @@ Status freeViewed(AllocatorDevice& device, caching::Block* block) {
     PinnedViewOwner* view = found->second;
     Napi::ArrayBuffer buffer = present(view->buffer);
     device.views.erase(found);
-    if (buffer.IsEmpty()) {
-      view->moved = true;
-      ++device.movedViews;
-      device.movedBlocks.insert(block);
+    if (buffer.IsEmpty() || view->loans > 0) {
+      view->leave();
       return Status::ok;
     }
     buffer.Detach();
@@ -81,14 +88,26 @@ Status freeViewed(AllocatorDevice& device, caching::Block* block) {
 void detachViews(AllocatorDevice& device) {
   for (auto& [block, view] : std::exchange(device.views, {})) {
     Napi::ArrayBuffer buffer = present(view->buffer);
-    if (buffer.IsEmpty()) {
-      view->moved = true;
-      ++device.movedViews;
-      device.movedBlocks.insert(block);
-    } else {
+    if (buffer.IsEmpty() || view->loans > 0)
+      view->leave();
+    else
       buffer.Detach();
-    }
   }
+}
+
+void lendView(AllocatorDevice& device, caching::Block* block) {
+  const auto found = device.views.find(block);
+  if (found == device.views.end()) return;
+  ++found->second->loans;
+  device.lentViews[reinterpret_cast<const void*>(block->address)] = found->second;
+}
+
+void endLoan(AllocatorDevice& device, Napi::ArrayBuffer view) {
+  const auto found = device.lentViews.find(view.Data());
+  if (found == device.lentViews.end() || --found->second->loans > 0) return;
+  const bool moved = found->second->moved;
+  device.lentViews.erase(found);
+  if (moved) view.Detach();  // then V8 finalizes it
 }
 
 }  // namespace braid::bindings

@@ -5,13 +5,17 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace braid::cuda {
 
 // Results that take time to compute, kept in a folder of the user for the next process, one file for each
 // problem. A file is written under another name and then renamed, so that processes which write the same
-// at once leave one whole file. No lock is taken, and nothing is reported: what cannot be read or written is
-// made at each open.
+// at once leave one whole file. No lock is taken: what cannot be read or written is made at each open.
+//
+// Hazard: code that is found here runs with the user's rights. Rule: the folder and the file belong to the
+// effective user, nobody else may write them, and SHA-256 of the content is as it was written. What fails a
+// check is made again, and `keptProblems` says so once for each folder.
 class KeptFiles {
  public:
   struct Limits {
@@ -27,9 +31,12 @@ class KeptFiles {
   bool find(const std::string& problem, std::string* content) const;
   void keep(const std::string& problem, const std::string& content) const;
   std::size_t count() const;
+  // Why the folder is not used; empty where it is, or is not there yet.
+  std::string refusal() const;
 
  private:
-  std::string pathOf(const std::string& problem) const;
+  std::string nameOf(const std::string& problem) const;
+  void refused(const std::string& why) const;
 
   std::string folder_;
   const char* suffix_;
@@ -63,8 +70,8 @@ class CodeFiles : public KeptFiles {
   explicit CodeFiles(std::string folder) : KeptFiles(std::move(folder), ".kernel", {1 << 22, 1 << 13}) {}
 };
 
-// FNV-1a.
-std::uint64_t hashOf(const std::string& text);
+// Why kept files were not used, a line for each folder, since the last call. Any thread.
+std::vector<std::string> keptProblems();
 
 // How many choices this process has measured.
 std::uint64_t measuredChoices();

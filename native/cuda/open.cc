@@ -34,4 +34,6 @@ Status openCuda(std::unique_ptr<Driver>* driver, int ordinal, std::string* detai
 
 CudaReport probeCuda() { return cuda::probe(installed()); }
 
+std::vector<std::string> keptProblems() { return cuda::keptProblems(); }
+
 }  // namespace braid

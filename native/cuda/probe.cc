@@ -79,8 +79,10 @@ CudaReport probe(const LibraryPaths& paths) {
                : paths.useCudnn == UseCudnn::always ? "always"
                                                     : "measured",
                kLeastArchitecture, kAskedFrom};
-  all.choices = {paths.choices, ChoiceFiles(paths.choices).count(), measuredChoices(), preparedByCudnn()};
-  all.kernels = {paths.kernels, CodeFiles(paths.kernels).count(), compiledKernels()};
+  const ChoiceFiles choices(paths.choices);
+  const CodeFiles kernels(paths.kernels);
+  all.choices = {paths.choices, choices.refusal(), choices.count(), measuredChoices(), preparedByCudnn()};
+  all.kernels = {paths.kernels, kernels.refusal(), kernels.count(), compiledKernels()};
   return all;
 }
 

@@ -202,17 +202,18 @@ Status openCuda(std::unique_ptr<Driver>* driver, int ordinal, std::string* detai
 struct LibraryReport {
   std::string name, found, version, problem;
 };
-// Measured choices of algorithms: the folder where they are kept (empty: nowhere), how many it has, and how
-// many this process has measured. And how many kernels of this process call cuDNN.
+// Measured choices of algorithms: the folder where they are kept (empty: nowhere), why it is not used (empty:
+// it is), how many it has, and how many this process has measured. And how many kernels of this process call
+// cuDNN.
 struct ChoicesReport {
-  std::string folder;
+  std::string folder, refusal;
   std::size_t kept = 0;
   std::uint64_t measured = 0, byCudnn = 0;
 };
 // The code of generated kernels: the folder where it is kept, as above, how many kernels it has, and how many
 // this process has compiled.
 struct KernelsReport {
-  std::string folder;
+  std::string folder, refusal;
   std::size_t kept = 0;
   std::uint64_t compiled = 0;
 };
@@ -233,5 +234,7 @@ struct CudaReport {
   KernelsReport kernels;
 };
 CudaReport probeCuda();
+// Why what is kept on disk was not used, a line for each folder, since the last call. Any thread.
+std::vector<std::string> keptProblems();
 
 }  // namespace braid

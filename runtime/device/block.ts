@@ -1,4 +1,5 @@
 import { DisposedError } from '../errors.js'
+import { makeLendable } from '../lending.js'
 import { size } from '../values.js'
 import { badArgument, badUse, wholeNumber } from './allocator-error.js'
 import { madeBy } from './arguments.js'
@@ -70,10 +71,6 @@ export const outsideGraph = (at: string, name: string): Error =>
     'memory that nodes of a graph allocate and free: it lives inside each launch',
     'give it to nodes of its own definition, and copy what shall stay into a block',
   )
-
-// A view is memory of its block, so a program that holds only the view must keep the block from being
-// collected: by this property, as a value keeps its lease (session/lease.ts).
-const blockOf = Symbol('block')
 
 /**
  * Device memory from `lane.malloc`, or pinned host memory from `device.pinned`. Its owner frees it once, with
@@ -283,8 +280,11 @@ export class Block implements Disposable {
     if (this.#view === undefined) {
       // Node marks the buffer as untransferable. From Node 24.16 on a second mark keeps `free` from detaching
       // it.
-      this.#view = this.#core.native.view(this.#handle)
-      Object.defineProperty(this.#view, blockOf, { value: this })
+      const view = this.#core.native.view(this.#handle)
+      this.#view = view
+      // A view is memory of its block, so a program that holds only the view must keep the block from being
+      // collected: by this property, as a value keeps its lease (session/lease.ts).
+      makeLendable(view, () => this.#lend(view))
     } else if (this.#view.byteLength === 0) {
       throw badUse(
         'block.view',
@@ -323,6 +323,13 @@ export class Block implements Disposable {
   /** Frees the block, unless it was freed, is lent, or its device is closed. */
   [Symbol.dispose](): void {
     if (this.#handle !== 0 && !this.#core.closed && this.#loan === undefined) this.free()
+  }
+
+  #lend(view: ArrayBuffer): () => void {
+    const { native } = this.#core
+    if (this.disposed) return () => undefined
+    native.lend(this.#handle)
+    return () => native.endLoan(view)
   }
 
   /** A use by a lane that is being captured. False where it is not. */

@@ -5,6 +5,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { render } from '../../dsl/ir/messages.js'
 import { type BoundSpec, showSpec } from '../../dsl/ir/tensor.js'
+import { lending } from '../lending.js'
 import { describe } from '../values.js'
 import {
   type Faults,
@@ -13,6 +14,7 @@ import {
   readHeader,
   type SafetensorsFault,
   type StoredTensor,
+  shownType,
 } from './safetensors/header.js'
 import { irregular, pathOf, readFlags } from './whole.js'
 
@@ -24,7 +26,10 @@ export type {
 } from './safetensors/header.js'
 export { type TensorToWrite, writeSafetensors } from './safetensors/write.js'
 
-/** Fills a parameter's bytes, for `open(plan, { params })`. Rejects with a `SafetensorsError`. */
+/**
+ * Fills a parameter's bytes, for `open(plan, { params })`, or any others. Rejects with a `SafetensorsError`.
+ * Memory of a pinned block that is freed meanwhile goes to nobody before the read has ended.
+ */
 export type ParamSource = (
   into: Uint8Array,
   spec?: BoundSpec & { readonly name?: string; readonly bytes?: number },
@@ -42,7 +47,7 @@ export interface Safetensors extends AsyncDisposable {
   readonly path: string
   /** The tensors by name, in the order of the header. */
   readonly tensors: ReadonlyMap<string, StoredTensor>
-  /** Tensors whose element type Braid does not compute with: by name, the type. */
+  /** Tensors whose element type Braid does not compute with, or does not know: by name, the type. */
   readonly foreign: ReadonlyMap<string, string>
   readonly metadata: Readonly<Record<string, string>>
   /** Reads one tensor. Rejects if the file has no such tensor, or the parameter has another type or size. */
@@ -88,8 +93,12 @@ const mismatch = (
   })
   if (!tensor) {
     const type = header.foreign.get(name)
-    return type
-      ? fault('an element type that Braid computes with: F32, F16, BF16, U8, I32', type, 'convert the tensor')
+    return type !== undefined
+      ? fault(
+          'an element type that Braid computes with: F32, F16, BF16, U8, I32',
+          shownType(type),
+          'convert the tensor',
+        )
       : fault(
           'a tensor of this name',
           [...header.tensors.keys()].slice(0, 8).join(', ') || 'none at all',
@@ -120,7 +129,7 @@ const reader = (path: string, file: FileHandle, header: Header): Safetensors => 
       const fault = mismatch(path, name, header, into, spec)
       if (fault) throw new SafetensorsError(fault)
       const { offset, bytes } = header.tensors.get(name)!
-      const done = await readFully(file, into, offset)
+      const done = await lending(into, () => readFully(file, into, offset))
       if (done !== bytes)
         throw new SafetensorsError({
           _tag: 'Truncated',

@@ -3,8 +3,9 @@ import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { badOption, type Check, check, object } from '../device/settings/checks.js'
 import { type DeviceError, together } from '../errors.js'
 import type { Safetensors, SafetensorsFaults } from '../files/safetensors.js'
+import { untilAborted } from '../lending.js'
 import { thrown } from '../values.js'
-import { fromFile, type Kind } from './messages.js'
+import { cancelled, fromFile, type Kind } from './messages.js'
 import type { ParamSources } from './params.js'
 
 // Values of parameters and states that a file has under their names.
@@ -50,16 +51,18 @@ export const sourcesFrom = (given: ParamSources | Safetensors): ParamSources =>
   isFile(given) ? sourcesOfFile(given) : given
 
 /**
- * Runs the body with the files of those options that say how to open one, and closes them again. In all other
- * options, values of the wrong kind too, the body has what was given.
+ * Runs the body with the files of those options that say how to open one, and closes them again: each once no
+ * read of it is under way, for which nobody waits once the signal is aborted. In all other options, values of
+ * the wrong kind too, the body has what was given.
  */
 export const withFiles = async <O extends FileOptions, A>(
   options: O,
   [name, ...others]: readonly Kind[],
+  signal: AbortSignal | undefined,
   body: (options: WithOpenFiles<O>) => Promise<E.Either<DeviceError, A>>,
 ): Promise<E.Either<DeviceError, A>> => {
   if (name === undefined) return await body(options as WithOpenFiles<O>)
-  const rest = (more: O): Promise<E.Either<DeviceError, A>> => withFiles(more, others, body)
+  const rest = (more: O): Promise<E.Either<DeviceError, A>> => withFiles(more, others, signal, body)
   let opening: unknown
   try {
     opening = options[name]
@@ -70,8 +73,13 @@ export const withFiles = async <O extends FileOptions, A>(
   const refused = badOption(name, fileChecks[name].wanted, opening)
   let opened: unknown
   try {
-    opened = await opening()
+    const begun: unknown = opening()
+    opened = await untilAborted(Promise.resolve(begun), signal).catch(reason => {
+      if (signal?.aborted) void Promise.resolve(begun).then(closeFile, () => undefined)
+      throw reason
+    })
   } catch (cause) {
+    if (signal?.aborted && cause === signal.reason) return E.left(cancelled(cause))
     return E.left({ ...refused, found: `a function that threw: ${thrown(cause)}`, cause })
   }
   if (isLeftOfFile(opened)) {
@@ -79,8 +87,22 @@ export const withFiles = async <O extends FileOptions, A>(
     return E.left(together([fromFile(first, name), ...more.map(fault => fromFile(fault, name))]))
   }
   if (!isRightOfFile(opened)) return E.left(refused)
-  await using file = opened.right
-  return await rest({ ...options, [name]: file })
+  const file = opened.right
+  try {
+    return await rest({ ...options, [name]: file })
+  } finally {
+    await untilAborted(closing(file), signal).catch(() => undefined)
+  }
+}
+
+/** Closing a file that has failed may fail as well, of which its reads have told. */
+const closing = async (file: Safetensors): Promise<void> => {
+  await file[Symbol.asyncDispose]()
+}
+
+/** A file that was opened too late. */
+const closeFile = (opened: unknown): void => {
+  if (isRightOfFile(opened)) void closing(opened.right).catch(() => undefined)
 }
 
 const isTagged = (value: unknown, tag: string): boolean =>

@@ -51,10 +51,20 @@ export const open =
     options: OpenOptions = {},
   ): TaskEither<DeviceError, Session<I, O>> =>
   () =>
-    withFiles(options, ['params', 'state'], async given => {
+    withFiles(options, ['params', 'state'], signalOf(options), async given => {
       const checked = checkAll(plan, given)
       return E.isLeft(checked) ? checked : opened<I, O>(checked.right, given, options)
     })
+
+/** Whether the options are what they should be is seen when the plan is opened. */
+const signalOf = (options: OpenOptions): AbortSignal | undefined => {
+  try {
+    const given: unknown = (options as OpenOptions | null)?.signal
+    return given instanceof AbortSignal ? given : undefined
+  } catch {
+    return undefined
+  }
+}
 
 /** The plan to run, or every error of the plan and of the options. */
 const checkAll = (plan: Plan, options: WithOpenFiles<OpenOptions>): E.Either<DeviceError, Plan> => {
@@ -130,8 +140,10 @@ const opened = async <I extends Ports, O extends Ports>(
 const following =
   (devices: readonly SessionDevice[], given: OpenOptions): Following =>
   (plan, before, options, signal) =>
-    withFiles(options, ['params', 'state'], own =>
-      withFiles(given, ['params'], opened => openFollowing(plan, before, own, opened, devices, signal)),
+    withFiles(options, ['params', 'state'], signal, own =>
+      withFiles(given, ['params'], signal, opened =>
+        openFollowing(plan, before, own, opened, devices, signal),
+      ),
     )
 
 const openFollowing = async (
@@ -234,7 +246,7 @@ const openPlan = async (
     const onHost = device.info.kind === 'host'
     const references = onHost ? referencesFor(plan, flat, options.references ?? {}) : { byKernel: {} }
     if ('errors' in references) return await fail(together(references.errors))
-    const failure = await withShared(plan, opening, devices, async shared => {
+    const failure = await withShared(plan, opening, devices, signal, async shared => {
       sharedBuffers = new Set(shared.map(([id]) => id))
       program = await device.program(flat.spec, {
         ...(peers.length > 0 ? { peers } : {}),
@@ -292,6 +304,7 @@ const withShared = async <A>(
   plan: Plan,
   { shared: params, isShared }: Opening,
   devices: readonly SessionDevice[],
+  signal: AbortSignal | undefined,
   body: (shared: readonly (readonly [buffer: number, block: number])[]) => Promise<A>,
 ): Promise<A> => {
   if (params === undefined) return body([])
@@ -305,6 +318,7 @@ const withShared = async <A>(
     params,
     wanted.map(({ spec }) => spec),
     blocks => body(wanted.flatMap(({ spec, ids }) => ids.map(id => [id, blocks.get(spec.name)!] as const))),
+    signal,
   )
 }
 

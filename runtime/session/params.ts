@@ -3,6 +3,7 @@ import { lateFunction, lateResult } from '../../dsl/internal.js'
 import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import type { NativeProgram } from '../addon.js'
 import type { DeviceError } from '../errors.js'
+import { lending, makeLendable, untilAborted } from '../lending.js'
 import { arrayOver, fill, isThenable, type Mismatch, type ValueSpec } from '../values.js'
 import {
   bytesAway,
@@ -106,14 +107,22 @@ export const loadParams = async (
     signal?.throwIfAborted()
     const spec = specOf(buffer)
     const pinned = buffer.space === 'pinned'
-    const bytes = pinned
-      ? new Uint8Array(program.view(buffer.id, 0), 0, buffer.bytes)
-      : new Uint8Array(buffer.bytes)
+    const bytes = pinned ? pinnedBytes(program, buffer) : new Uint8Array(buffer.bytes)
     const failure = await fillParam(bytes, given[buffer.name]!, spec, 'params', signal)
     if (failure) return failure
     if (!pinned) for (const { id } of [buffer, ...others]) await program.load(id, bytes)
   }
   return undefined
+}
+
+/** The bytes of a pinned parameter, in place. */
+const pinnedBytes = (program: NativeProgram, { id, bytes }: PlanBuffer): Uint8Array => {
+  const view = program.view(id, 0)
+  makeLendable(view, () => {
+    program.lend(view)
+    return () => program.endLoan(view)
+  })
+  return new Uint8Array(view, 0, bytes)
 }
 
 /** Copies a value into each of its buffers: pinned memory, or memory of a device. */
@@ -127,28 +136,13 @@ export const putValue = async (
     else await program.load(id, bytes)
 }
 
-/** What `work` resolves to, unless the signal is aborted before: then its reason is thrown. */
-const untilAborted = async <A>(work: PromiseLike<A>, signal: AbortSignal | undefined): Promise<A> => {
-  if (signal === undefined) return work
-  let stop: (() => void) | undefined
-  const aborted = new Promise<never>((_, reject) => {
-    stop = () => reject(signal.reason)
-    if (signal.aborted) stop()
-    else signal.addEventListener('abort', stop, { once: true })
-  })
-  try {
-    return await Promise.race([work, aborted])
-  } finally {
-    signal.removeEventListener('abort', stop!)
-  }
-}
-
 type Filled = DeviceError | undefined
 
 /**
  * Fills the bytes of a parameter, or of a state, from its source; or the error. A promise only where the
  * source is a function that returns one, so that any other write is placed in the turn of its call. Where the
- * signal is aborted before that settles, its reason is thrown.
+ * signal is aborted before that settles, its reason is thrown, and the bytes stay lent to the source until it
+ * has settled.
  */
 export const fillParam = (
   bytes: Uint8Array,
@@ -174,7 +168,7 @@ export const fillParam = (
   }
   try {
     const { name, dtype, shape } = spec
-    const returned = source(bytes, { name, dtype, shape, bytes: spec.bytes })
+    const returned = lending(bytes, () => source(bytes, { name, dtype, shape, bytes: spec.bytes }))
     return isThenable(returned) ? untilAborted(returned, signal).then(judged).catch(failed) : judged(returned)
   } catch (cause) {
     return failed(cause)

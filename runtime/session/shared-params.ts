@@ -7,6 +7,7 @@ import { endingWith, quietly } from '../device/ending.js'
 import { type Lane, makeLane } from '../device/lane.js'
 import { type DeviceError, DisposedError } from '../errors.js'
 import type { Safetensors } from '../files/safetensors.js'
+import { untilAborted } from '../lending.js'
 import { describe, type ValueSpec } from '../values.js'
 import { isFile, type Opened, type ParamFile, sourcesFrom, sourcesOfFile } from './file-options.js'
 import { notSharedValues, wrongParam } from './messages.js'
@@ -22,12 +23,14 @@ export let pathOf: (params: SharedParams) => string | undefined
 export let deviceOf: (params: SharedParams) => Device
 /**
  * Runs an opening that uses the blocks of these parameters, by name: they are not freed before it ends. Every
- * block is filled.
+ * block is filled. Where the signal is aborted before that, its reason is thrown; a block that is being filled
+ * is there for the next opening.
  */
 export let withBlocks: <A>(
   params: SharedParams,
   specs: readonly ValueSpec[],
   body: (blocks: ReadonlyMap<string, number>) => Promise<A>,
+  signal?: AbortSignal,
 ) => Promise<A>
 
 /** The part that a plan's session takes in writes, from when the plan is being opened. */
@@ -72,6 +75,8 @@ export class SharedParams implements AsyncDisposable {
   readonly #lent = new Map<string, Block>()
   readonly #writes: SharedWrites
   readonly #closing = new AbortController()
+  /** Aborted when they are disposed of and no opening waits for the values that are being filled. */
+  readonly #unwanted = new AbortController()
   #disposing: Promise<void> | undefined
 
   constructor(origin: Origin) {
@@ -100,9 +105,9 @@ export class SharedParams implements AsyncDisposable {
       params.#alive()
       return params.#device
     }
-    withBlocks = async (params, specs, body) => {
+    withBlocks = async (params, specs, body, signal) => {
       params.#alive()
-      const opening = params.#blocks(specs).then(body)
+      const opening = untilAborted(params.#blocks(specs, signal), signal).then(body)
       params.#openings.add(opening)
       try {
         return await opening
@@ -186,6 +191,7 @@ export class SharedParams implements AsyncDisposable {
   async #dispose(): Promise<void> {
     this.#closing.abort(disposed())
     await Promise.allSettled(this.#openings)
+    this.#unwanted.abort(disposed())
     await Promise.allSettled(this.#putting.values())
     await this.#writes.last
     for (const name of [...this.#resident.keys()]) this.#drop(name, 'these parameters were disposed of')
@@ -195,9 +201,13 @@ export class SharedParams implements AsyncDisposable {
     if (ownsDevice) await this.#device.close()
   }
 
-  async #blocks(specs: readonly ValueSpec[]): Promise<ReadonlyMap<string, number>> {
+  async #blocks(
+    specs: readonly ValueSpec[],
+    signal: AbortSignal | undefined,
+  ): Promise<ReadonlyMap<string, number>> {
     const blocks = new Map<string, number>()
     for (const spec of specs) {
+      signal?.throwIfAborted()
       const { block } = await this.#put(spec)
       blocks.set(spec.name, sharedHandle(block))
     }
@@ -250,7 +260,9 @@ export class SharedParams implements AsyncDisposable {
       // A write changes the block of a parameter that is resident, and the source of one that is not yet.
       for (let source: ParamSource | undefined; source !== this.#sources[name]; ) {
         source = this.#sources[name]!
-        const failure = await fillParam(new Uint8Array(staging.view(), 0, spec.bytes), source, spec)
+        const bytes = new Uint8Array(staging.view(), 0, spec.bytes)
+        const failure = await fillParam(bytes, source, spec, 'params', this.#unwanted.signal)
+        if (this.#device.closed) throw closedDevice()
         if (failure) throw new OpeningFailed(failure)
         block ??= this.#device.malloc(staging.bytes, this.#lane, { site: `params ${name}` })
         this.#lane.copy(block, staging)
@@ -293,6 +305,9 @@ export class SharedParams implements AsyncDisposable {
 const disposed = (): DisposedError =>
   new DisposedError('this set of parameters', 'make it again: await params(device, source)')
 
+const closedDevice = (): DisposedError =>
+  new DisposedError('the device of params', 'open one again: Device.open(name)')
+
 /** The source of each parameter; or a TypeError that names the first value that is none. */
 const checkedSources = (source: ParamSources): ParamSources => {
   const given = reading('params', () => Object.entries(source))
@@ -309,7 +324,7 @@ const openedDevice = async (
   device: Device | (string & {}),
 ): Promise<Pick<Origin, 'device' | 'ownsDevice'>> => {
   if (!Device.is(device)) return { device: orThrow(await Device.open(device)()), ownsDevice: true }
-  if (device.closed) throw new DisposedError('the device of params', 'open one again: Device.open(name)')
+  if (device.closed) throw closedDevice()
   return { device, ownsDevice: false }
 }
 

@@ -75,7 +75,8 @@ export class Executables {
   private uses = 0
   /** Whether one was in use when it should have been closed to keep to the budget. */
   private overBudget = false
-  private closed = false
+  /** Aborted when the tree closes: what is being made is given up. */
+  private readonly ending = new AbortController()
 
   constructor(private readonly parts: ExecutableParts) {}
 
@@ -135,7 +136,7 @@ export class Executables {
       known.used = ++this.uses
       return known
     }
-    if (this.closed) throw closedTree('tree.prepare')
+    if (this.ending.signal.aborted) throw closedTree('tree.prepare')
     const entry: Entry = {
       opening: this.make(node, by),
       executable: undefined,
@@ -168,9 +169,12 @@ export class Executables {
     await Promise.all(this.closing)
   }
 
-  /** Refuses to make any from now on, and closes all, those that are being made among them. */
+  /**
+   * Refuses to make any from now on, and closes all. Those that are being made are given up: they do not wait
+   * for the sources of their parameters.
+   */
   async close(): Promise<void> {
-    this.closed = true
+    this.ending.abort(closedTree('tree.prepare'))
     await Promise.allSettled([...this.entries.values()].map(({ opening }) => opening))
     const all = [...this.entries.values()].map(({ executable }) => executable?.close())
     await Promise.all([...all, ...this.closing])
@@ -213,7 +217,8 @@ export class Executables {
     const plan = { ...placed(body, layout), inFlight }
     const roots = apartOf(plan)
     const specs = roots.map((buffer): ValueSpec => ({ ...specOf(buffer), name: apartName(name, buffer) }))
-    const executable = await withBlocks(apart, specs, async blocks => {
+    const { signal } = this.ending
+    const opening = async (blocks: ReadonlyMap<string, number>): Promise<Executable> => {
       const byBuffer = new Map(roots.map((buffer, i) => [buffer.id, blocks.get(specs[i]!.name)!] as const))
       const { spec, flat, arena: whole } = specInArena(plan, arenaBytes, byBuffer)
       const onHost = device.info.kind === 'host'
@@ -224,14 +229,19 @@ export class Executables {
         sequence,
         ...(onHost ? { references: references.byKernel } : {}),
       })
-      // States have their first values already, and keep the present ones.
-      const failure = await loadParams(plan, program, this.parts.params, new Set(byBuffer.keys()))
-      if (failure !== undefined) {
+      try {
+        // States have their first values already, and keep the present ones.
+        const filled = new Set(byBuffer.keys())
+        const failure = await loadParams(plan, program, this.parts.params, filled, signal)
+        if (failure !== undefined) throw new OpeningFailed(failure)
+        signal.throwIfAborted()
+      } catch (error) {
         await program.close()
-        throw new OpeningFailed(failure)
+        throw error
       }
       return new ProgramExecutable(plan, program, device, onFree)
-    })
+    }
+    const executable = await withBlocks(apart, specs, opening, signal)
     this.made++
     const before = this.histories.get(node)
     if (before !== undefined) this.remade++

@@ -215,6 +215,7 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
       try {
         await executables.prepare(id)
       } catch (error) {
+        if (this.closed) return
         if (error instanceof DisposedError) throw error
         throw messages.notMade(at, tree.plans[plan]!.name, id, executables.reasonOf(id, error))
       }

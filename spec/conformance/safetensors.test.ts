@@ -101,6 +101,49 @@ describe('a valid file', () => {
     await expect(held.source('ids')(new Uint8Array(16))).rejects.toThrow(/I64/)
   })
 
+  it('may hold element types of any name among the others, and metadata that is null', async () => {
+    const names = ['F4', 'F6_E2M3', 'F8_E4M3FNUZ', 'F17', 'constructor', '__proto__', '', 'a b\u001b[31m']
+    const types = fc.constantFrom('F32', 'U8', 'I64', ...names)
+    const sizes = new Map([
+      ['F32', 4],
+      ['U8', 1],
+      ['I64', 8],
+    ])
+    const shapes = fc.array(fc.nat({ max: 4 }), { maxLength: 2 })
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.tuple(types, shapes, fc.nat({ max: 9 })), { maxLength: 6 }),
+        async list => {
+          let end = 0
+          const header: Record<string, unknown> = { __metadata__: null }
+          const entries = list.map(([dtype, shape, more], i) => {
+            const each = sizes.get(dtype)
+            const bytes = each === undefined ? more : shape.reduce((a, b) => a * b, each)
+            header[`t${i}`] = { dtype, shape, data_offsets: [end, (end += bytes)] }
+            return { name: `t${i}`, dtype, bytes }
+          })
+          await using held = orThrow(await safetensors(await file(JSON.stringify(header), end))())
+          expect(held.metadata).toEqual({})
+          for (const { name, dtype, bytes } of entries) {
+            const into = new Uint8Array(bytes)
+            const read = held.source(name)(into)
+            if (dtype === 'F32' || dtype === 'U8') {
+              await read
+              expect(into.every(byte => byte === 7)).toBe(true)
+            } else {
+              expect(held.foreign.get(name)).toBe(dtype)
+              const error = (await read.catch(reason => reason)) as SafetensorsError
+              expect(error.fault).toMatchObject({ _tag: 'Mismatch', subject: name })
+              expect(error.fault.found).not.toContain('\u001b')
+            }
+          }
+          expect(held.tensors.size + held.foreign.size).toBe(list.length)
+        },
+      ),
+      { numRuns: runs(60) },
+    )
+  })
+
   it('may have a header of many tensors: reading it takes time in proportion to them', {
     timeout: 15_000,
   }, async () => {
@@ -216,8 +259,20 @@ describe('an invalid file', () => {
       'BadHeader',
     ],
     ['a tensor that is null', '{"a":null}', 0, 'BadTensor'],
-    ['an unknown dtype', entry({ dtype: 'F17' }), 24, 'BadTensor'],
-    ['a dtype named like a method', entry({ dtype: 'constructor' }), 24, 'BadTensor'],
+    ['an unknown dtype, beyond the data', entry({ dtype: 'F17' }), 23, 'Truncated'],
+    [
+      'an unknown dtype, whose offsets run backwards',
+      entry({ dtype: 'F17', data_offsets: [24, 0] }),
+      24,
+      'BadTensor',
+    ],
+    ['an unknown dtype, with a negative dimension', entry({ dtype: 'F4', shape: [-1] }), 24, 'BadTensor'],
+    [
+      'an unknown dtype over the bytes of another',
+      JSON.stringify({ ...wellFormed, b: { ...wellFormed.b, dtype: 'F6_E2M3', data_offsets: [20, 29] } }),
+      29,
+      'Overlap',
+    ],
     ['a dtype that is a number', entry({ dtype: 32 }), 24, 'BadTensor'],
     ['no shape', entry({ shape: undefined }), 24, 'BadTensor'],
     ['a negative dimension', entry({ shape: [-2, -3] }), 24, 'BadTensor'],
@@ -267,7 +322,7 @@ describe('an invalid file', () => {
   })
 
   it('reports all faults, up to twenty', async () => {
-    const bad = { dtype: 'F17', shape: [1], data_offsets: [0, 4] }
+    const bad = { dtype: 17, shape: [1], data_offsets: [0, 4] }
     expect(await faults(await file(JSON.stringify({ a: bad, b: bad, c: bad }), 4))).toHaveLength(3)
     const many = Object.fromEntries(Array.from({ length: 500 }, (_, i) => [`t${i}`, bad]))
     expect(await faults(await file(JSON.stringify(many), 4))).toHaveLength(20)

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cuda/cudnn/trial.h"
+#include "cuda/digest.h"
 
 namespace braid::cuda {
 namespace {
@@ -85,7 +86,7 @@ std::string CudnnKernels::nameOf(const CudnnKind& kind, const KernelSpec& spec,
                                  const std::string& source) const {
   return "braid cudnn choice " + std::to_string(kCudnnFormat) + "\n" + deviceText(*context_) + "cudnn " +
          std::to_string(session_->library->version) + "\nproblem " + kind.key(spec) + "\nworkspace " +
-         std::to_string(spec.workspace) + "\nown kernel " + std::to_string(hashOf(source)) + "\n";
+         std::to_string(spec.workspace) + "\nown kernel " + digestOf(source) + "\n";
 }
 
 std::shared_ptr<const CudnnPlanned> CudnnKernels::choose(const CudnnKind& kind, const KernelSpec& spec,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cuda/digest.h"
 #include "cuda/products/problem.h"
 #include "cuda/products/relu.h"
 #include "cuda/products/tune.h"
@@ -207,8 +208,7 @@ std::string Blas::nameOf(const KernelSpec& spec, bool few) const {
   KernelSource source;
   return "braid choice " + std::to_string(kChoiceFormat) + "\n" + deviceText(*context_) + "cublasLt " +
          std::to_string(session_->library->version) + "\nproblem " + problemKey(spec) +
-         "\nfew rows' kernel " + std::to_string(few && fewRows(alike, &source) ? hashOf(source.text) : 0) +
-         "\n";
+         "\nfew rows' kernel " + (few && fewRows(alike, &source) ? digestOf(source.text) : "none") + "\n";
 }
 
 Status Blas::describe(const KernelSpec& spec, const MatmulChosen& chosen,

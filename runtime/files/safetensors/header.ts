@@ -32,7 +32,8 @@ export interface StoredTensor {
 export interface Header {
   readonly tensors: ReadonlyMap<string, StoredTensor>
   /**
-   * Well-formed tensors whose element type Braid does not compute with, such as I64: by name, the type.
+   * Well-formed tensors whose element type Braid does not compute with, such as I64, or does not know, such as
+   * one that the format got later: by name, the type.
    */
   readonly foreign: ReadonlyMap<string, string>
   readonly metadata: Readonly<Record<string, string>>
@@ -48,6 +49,7 @@ export const dtypeNames: Readonly<Record<string, DType>> = {
   U8: 'u8',
   I32: 'i32',
 }
+/** Bytes of an element. Of types that are not in it the shape does not tell the bytes. */
 const sizes: Readonly<Record<string, number>> = {
   BOOL: 1,
   U8: 1,
@@ -67,6 +69,11 @@ const sizes: Readonly<Record<string, number>> = {
   F64: 8,
   C64: 8,
 }
+
+const isComputed = (type: string): boolean => Object.hasOwn(dtypeNames, type)
+
+/** The type of a file's tensor as messages write it. */
+export const shownType = (type: string): string => (/^\w{1,40}$/.test(type) ? type : show(type))
 
 type Report = (tag: SafetensorsTag, subject: string, wanted: string, found: string, next: string) => void
 const again = 'write the file again, or take another copy of it'
@@ -160,19 +167,22 @@ const readEntry = (
   }
   if (!isRecord(value)) return wrong('{ dtype, shape, data_offsets }', show(value))
   const { dtype: type, shape, data_offsets: range } = value
-  const size = typeof type === 'string' && Object.hasOwn(sizes, type) ? sizes[type]! : undefined
-  if (size === undefined)
+  if (typeof type !== 'string')
     return wrong(`a dtype: ${Object.keys(dtypeNames).join(', ')}, or another of the format`, show(type))
   if (!Array.isArray(shape) || !shape.every(isSize))
     return wrong('a shape of whole numbers of 0 or more', show(shape))
   if (!Array.isArray(range) || range.length !== 2 || !range.every(isSize))
     return wrong('two data_offsets of 0 or more', show(range))
   const [begin, end] = range as [number, number]
-  const bytes = (shape as number[]).reduce((product, dimension) => product * dimension, size)
+  const size = Object.hasOwn(sizes, type) ? sizes[type]! : undefined
+  const bytes =
+    size === undefined
+      ? end - begin
+      : (shape as number[]).reduce((product, dimension) => product * dimension, size)
   if (!Number.isSafeInteger(bytes)) return wrong('fewer than 2^53 bytes', `shape ${show(shape)}`)
   if (end < begin || end - begin !== bytes)
     return wrong(
-      `${bytes} bytes for ${type as string} ${show(shape)}`,
+      size === undefined ? 'an end at or after the begin' : `${bytes} bytes for ${type} ${show(shape)}`,
       `data_offsets ${show(range)}, which are ${end - begin}`,
     )
   if (end > dataBytes) {
@@ -187,8 +197,8 @@ const readEntry = (
   }
   return {
     name,
-    type: type as string,
-    dtype: dtypeNames[type as string] ?? 'u8',
+    type,
+    dtype: isComputed(type) ? dtypeNames[type]! : 'u8',
     shape: shape as number[],
     bytes,
     offset: dataStart + begin,
@@ -236,7 +246,7 @@ const checkCover = (
 }
 
 const readMetadata = (value: unknown, report: Report): Readonly<Record<string, string>> => {
-  if (value === undefined) return {}
+  if (value === undefined || value === null) return {}
   if (isRecord(value) && Object.values(value).every(text => typeof text === 'string'))
     return value as Record<string, string>
   report('BadHeader', '__metadata__', 'an object of strings', show(value), again)
@@ -274,7 +284,7 @@ export const readHeader = (header: Uint8Array, fileBytes: number, at: string): E
   if (faults.length === 0) checkCover(sound, dataStart, dataBytes, report)
   const [first, ...rest] = faults
   if (first) return E.left([first, ...rest])
-  const isKnown = (entry: Entry): boolean => Object.hasOwn(dtypeNames, entry.type)
+  const isKnown = (entry: Entry): boolean => isComputed(entry.type)
   const tensors = new Map(
     sound
       .filter(isKnown)
