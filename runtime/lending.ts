@@ -33,10 +33,7 @@ export const lending = (bytes: Uint8Array, fill: () => unknown): unknown => {
 }
 
 /** What `work` resolves to, unless the signal is aborted before: then its reason is thrown. */
-export const untilAborted = async <A>(
-  work: PromiseLike<A>,
-  signal: AbortSignal | undefined,
-): Promise<A> => {
+export const untilAborted = async <A>(work: PromiseLike<A>, signal: AbortSignal | undefined): Promise<A> => {
   if (signal === undefined) return work
   let stop: (() => void) | undefined
   const aborted = new Promise<never>((_, reject) => {

@@ -2,6 +2,7 @@ import { availableParallelism, freemem, totalmem } from 'node:os'
 import { renderAll } from '../../dsl/ir/messages.js'
 import { type NativeReport, native } from '../addon.js'
 import { type DeviceName, type DeviceSummary, devices } from '../device/devices.js'
+import { keptNext } from '../device/kept-files.js'
 import { allocConfFromEnvironment, allocConfVariables, readAllocConf } from '../device/settings/conf.js'
 import { device, parse } from './args.js'
 import { machineFile, measuredMachine } from './doctor-machine.js'
@@ -120,8 +121,10 @@ const sayKept = ({ choices, kernels }: Kept, { say, styles }: Output): void => {
     )
     return
   }
-  const state = ({ folder, kept }: { folder: string; kept: number }): string =>
-    kept === 0
+  const state = ({ folder, kept, refusal }: Kept['choices'] | Kept['kernels']): string =>
+    refusal !== ''
+      ? `not used: ${refusal}. Next: ${keptNext}`
+      : kept === 0
       ? `none is kept yet; they will be in ${folder}`
       : `${kept} ${kept === 1 ? 'is' : 'are'} kept in ${folder}`
   say(`  Measured choices of algorithms: ${state(choices)}`)

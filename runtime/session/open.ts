@@ -6,6 +6,7 @@ import type { Plan } from '../../dsl/ir/plan.js'
 import type { NativeDevice, NativeFailure, NativeProgram } from '../addon.js'
 import { coreOfDevice } from '../device/device.js'
 import { nativeName, type SessionDevice, summaryOf } from '../device/devices.js'
+import { warnOfKeptFiles } from '../device/kept-files.js'
 import { openFailure } from '../device/open-failure.js'
 import { type DeviceError, together } from '../errors.js'
 import { checkedPlan, unrunnable } from './check-plan.js'
@@ -255,6 +256,7 @@ const openPlan = async (
         ...(shared.length > 0 ? { shared } : {}),
         ...(onHost ? { references: references.byKernel } : {}),
       })
+      warnOfKeptFiles()
       const filled = new Set([...sharedBuffers, ...opening.elsewhere])
       return (
         (await loadParams(plan, program, opening.sources, filled, signal)) ??

@@ -1,6 +1,7 @@
 import { placed } from '../../dsl/internal.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { NativeDevice, NativeSequence } from '../addon.js'
+import { warnOfKeptFiles } from '../device/kept-files.js'
 import { openFailure } from '../device/open-failure.js'
 import { type DeviceError, together } from '../errors.js'
 import { loadParams, type ParamSources } from '../session/params.js'
@@ -229,6 +230,7 @@ export class Executables {
         sequence,
         ...(onHost ? { references: references.byKernel } : {}),
       })
+      warnOfKeptFiles()
       try {
         // States have their first values already, and keep the present ones.
         const filled = new Set(byBuffer.keys())

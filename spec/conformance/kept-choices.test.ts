@@ -1,7 +1,7 @@
 // What is measured for products and attention when a plan is opened is kept for the next process, and so is
 // the code of generated kernels.
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
@@ -73,6 +73,11 @@ it('doctor says where choices are kept, how many there are, and how to have them
   expect(stdout).toMatch(new RegExp(`2 are kept in ${folder}`))
   expect(stdout).toMatch(new RegExp(`1 is kept in ${join(cache, 'kernels')}`))
   expect(stdout).toContain('Delete a folder')
+  chmodSync(folder, 0o777)
+  const open = braidWith({ BRAID_CACHE: cache }, 'doctor')
+  expect(open.stdout).toMatch(new RegExp(`not used: ${folder} may be written by users other than its owner`))
+  expect(open.stdout).toMatch(new RegExp(`1 is kept in ${join(cache, 'kernels')}`))
+  chmodSync(folder, 0o755)
   const off = braidWith({ BRAID_CACHE: 'off' }, 'doctor')
   expect(off.stdout).toContain('BRAID_CACHE=off')
   expect(objectOf(braidWith({ BRAID_CACHE: cache }, 'doctor', '--json').stdout)).toMatchObject({

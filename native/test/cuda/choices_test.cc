@@ -9,6 +9,7 @@
 #include <iterator>
 #include <thread>
 
+#include "cuda/digest.h"
 #include "cuda/probe.h"
 #include "cuda/products/matmul.h"
 #include "test/cuda/fake.h"
@@ -268,6 +269,82 @@ TEST_F(KeptChoices, AreWrittenByManyAtOnce) {
   for (std::thread& each : threads) each.join();
   EXPECT_EQ(wrong, 0);
   only();
+}
+
+// Code that is found runs with the user's rights: nobody else may have written it.
+TEST_F(KeptChoices, AreTheUsersAlone) {
+  ::umask(022);
+  const ChoiceFiles files(folder_.string());
+  const std::string problem = "braid choice 2\nproblem 3\n";
+  cuda::MatmulChosen chosen, found;
+  chosen.few = true;
+  const auto modeOf = [](const fs::path& path) {
+    struct stat about;
+    return ::lstat(path.c_str(), &about) == 0 ? about.st_mode & 07777 : 0;
+  };
+  const auto refused = [&](const std::string& what) {
+    EXPECT_FALSE(files.read(problem, &found)) << what;
+  };
+  cuda::keptProblems();
+  files.write(problem, chosen);
+  ASSERT_TRUE(files.read(problem, &found));
+  EXPECT_TRUE(cuda::keptProblems().empty());
+  const fs::path path = only();
+  EXPECT_EQ(modeOf(path), 0600u);
+  for (fs::path each = folder_; each != root_; each = each.parent_path()) EXPECT_EQ(modeOf(each), 0700u);
+
+  // By their modes, of the file and of the folder.
+  for (const mode_t mode : {0602u, 0620u, 0666u}) {
+    ::chmod(path.c_str(), mode);
+    refused("a file of mode " + std::to_string(mode));
+    files.write(problem, chosen);
+    EXPECT_TRUE(files.read(problem, &found));
+    EXPECT_EQ(modeOf(path), 0600u);
+  }
+  const auto told = cuda::keptProblems();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_NE(told[0].find("mode 0602"), std::string::npos) << told[0];
+  for (const mode_t mode : {0770u, 0707u, 01777u}) {
+    ::chmod(folder_.c_str(), mode);
+    refused("a folder of mode " + std::to_string(mode));
+    EXPECT_NE(files.refusal(), "");
+    const std::string before = text(path);
+    files.write(problem, cuda::MatmulChosen{});
+    EXPECT_EQ(text(path), before);
+  }
+  ::chmod(folder_.c_str(), 0755);
+  EXPECT_EQ(files.refusal(), "");
+  EXPECT_TRUE(files.read(problem, &found));
+
+  // A link, even to a file that is as it was written.
+  const fs::path elsewhere = root_ / "elsewhere";
+  fs::rename(path, elsewhere);
+  fs::create_symlink(elsewhere, path);
+  refused("a link");
+  files.write(problem, chosen);
+  EXPECT_FALSE(fs::is_symlink(path));
+  EXPECT_TRUE(files.read(problem, &found));
+
+  // By their owners.
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(path.c_str(), 12345, ::getegid()), 0);
+    refused("a file of another user");
+    files.write(problem, chosen);
+    EXPECT_TRUE(files.read(problem, &found));
+    ASSERT_EQ(::chown(folder_.c_str(), 12345, ::getegid()), 0);
+    refused("a folder of another user");
+    EXPECT_NE(files.refusal().find("user 12345"), std::string::npos);
+    ASSERT_EQ(::chown(folder_.c_str(), ::geteuid(), ::getegid()), 0);
+  }
+  EXPECT_TRUE(cuda::keptProblems().empty());
+}
+
+// From FIPS 180-4 and NIST's examples.
+TEST(Digest, IsSha256) {
+  EXPECT_EQ(cuda::digestOf(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(cuda::digestOf("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(cuda::digestOf(std::string(1000000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
 TEST(ChoiceFolder, FollowsTheEnvironment) {
