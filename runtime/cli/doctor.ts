@@ -125,8 +125,8 @@ const sayKept = ({ choices, kernels }: Kept, { say, styles }: Output): void => {
     refusal !== ''
       ? `not used: ${refusal}. Next: ${keptNext}`
       : kept === 0
-      ? `none is kept yet; they will be in ${folder}`
-      : `${kept} ${kept === 1 ? 'is' : 'are'} kept in ${folder}`
+        ? `none is kept yet; they will be in ${folder}`
+        : `${kept} ${kept === 1 ? 'is' : 'are'} kept in ${folder}`
   say(`  Measured choices of algorithms: ${state(choices)}`)
   say(`  Compiled kernels: ${state(kernels)}`)
   say(

@@ -1,6 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
-import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { type DeviceError, together } from '../errors.js'
+import { type AwaitableTask, task } from '../task.js'
 import { thrown } from '../values.js'
 import { badArgument, optionsFor, wholeNumber } from './allocator-error.js'
 import { Arena } from './arena.js'
@@ -78,8 +78,8 @@ export class Device implements AsyncDisposable {
   static open(
     name: 'auto' | DeviceName | (string & {}),
     options: DeviceOptions = {},
-  ): TaskEither<DeviceError, Device> {
-    return async () => {
+  ): AwaitableTask<DeviceError, Device> {
+    return task(async () => {
       try {
         const checked = checkDevice(name, options)
         if (E.isRight(checked)) return opened(name, options, checked.right, core => new Device(core))
@@ -97,7 +97,7 @@ export class Device implements AsyncDisposable {
           cause,
         })
       }
-    }
+    })
   }
 
   get name(): DeviceName {

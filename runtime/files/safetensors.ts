@@ -2,10 +2,10 @@
 // the parameter.
 import { type FileHandle, open } from 'node:fs/promises'
 import * as E from 'fp-ts/lib/Either.js'
-import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { render } from '../../dsl/ir/messages.js'
 import { type BoundSpec, showSpec } from '../../dsl/ir/tensor.js'
 import { lending } from '../lending.js'
+import { type AwaitableTask, task } from '../task.js'
 import { describe } from '../values.js'
 import {
   type Faults,
@@ -152,9 +152,8 @@ const reader = (path: string, file: FileHandle, header: Header): Safetensors => 
 }
 
 /** Opens a .safetensors file, by its path or URL, and checks all of its header. The file stays open until `close`. */
-export const safetensors =
-  (location: string | URL): TaskEither<Faults, Safetensors> =>
-  async () => {
+export const safetensors = (location: string | URL): AwaitableTask<Faults, Safetensors> =>
+  task(async () => {
     const path = pathOf(location)
     let file: FileHandle | undefined
     try {
@@ -186,4 +185,4 @@ export const safetensors =
         },
       ])
     }
-  }
+  })

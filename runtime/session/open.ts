@@ -1,5 +1,4 @@
 import * as E from 'fp-ts/lib/Either.js'
-import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import type { Ports } from '../../dsl/index.js'
 import { provenanceOf } from '../../dsl/internal.js'
 import type { Plan } from '../../dsl/ir/plan.js'
@@ -9,6 +8,7 @@ import { nativeName, type SessionDevice, summaryOf } from '../device/devices.js'
 import { warnOfKeptFiles } from '../device/kept-files.js'
 import { openFailure } from '../device/open-failure.js'
 import { type DeviceError, together } from '../errors.js'
+import { type AwaitableTask, task } from '../task.js'
 import { checkedPlan, unrunnable } from './check-plan.js'
 import { choiceErrors, choiceName, chosen, openChoice } from './devices.js'
 import { Engine } from './engine.js'
@@ -46,16 +46,16 @@ import {
  * parameters. A plan that this process did not compile is first parsed and checked against the laws about
  * safety. After an error nothing stays open.
  */
-export const open =
-  <I extends Ports, O extends Ports>(
-    plan: Plan<I, O>,
-    options: OpenOptions = {},
-  ): TaskEither<DeviceError, Session<I, O>> =>
-  () =>
+export const open = <I extends Ports, O extends Ports>(
+  plan: Plan<I, O>,
+  options: OpenOptions = {},
+): AwaitableTask<DeviceError, Session<I, O>> =>
+  task(() =>
     withFiles(options, ['params', 'state'], signalOf(options), async given => {
       const checked = checkAll(plan, given)
       return E.isLeft(checked) ? checked : opened<I, O>(checked.right, given, options)
-    })
+    }),
+  )
 
 /** Whether the options are what they should be is seen when the plan is opened. */
 const signalOf = (options: OpenOptions): AbortSignal | undefined => {

@@ -1,5 +1,4 @@
 import * as E from 'fp-ts/lib/Either.js'
-import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { concatMap, map, type OperatorFunction, takeWhile } from 'rxjs'
 import type {
   AnyTree,
@@ -21,6 +20,7 @@ import { madeBy } from '../device/arguments.js'
 import type { Block } from '../device/block.js'
 import type { Device } from '../device/device.js'
 import { type DeviceError, DisposedError } from '../errors.js'
+import { type AwaitableTask, task } from '../task.js'
 import { apartOf } from './executables.js'
 import { explainNode } from './explain.js'
 import type { Handle } from './handle.js'
@@ -323,12 +323,12 @@ const aloneBytes = (plan: Plan): number =>
 export const planTree = <R extends AnyTree>(
   tree: R,
   options: TreeOptions = {},
-): TaskEither<DeviceError, PlanTree<R>> => {
+): AwaitableTask<DeviceError, PlanTree<R>> => {
   const at = here(planTree)
-  return async () => {
+  return task(async () => {
     const opened = await openTree(tree, options)
     return E.isLeft(opened) ? opened : E.right(PlanTree.over<R>(opened.right, at))
-  }
+  })
 }
 
 /** What a decision led to: the launch, and its host values. `plan` tells which values these are. */

@@ -1,8 +1,8 @@
 import { statSync } from 'node:fs'
 import { open, rename, rm } from 'node:fs/promises'
 import * as E from 'fp-ts/lib/Either.js'
-import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { type BoundSpec, type DType, tensorBytes } from '../../../dsl/ir/tensor.js'
+import { type AwaitableTask, effectTask } from '../../task.js'
 import { describe } from '../../values.js'
 import { irregular, partOf, pathOf, targetOf } from '../whole.js'
 import type { SafetensorsFault } from './header.js'
@@ -64,16 +64,15 @@ const described = (value: unknown): string => {
 }
 
 /**
- * Writes a .safetensors file, chunk by chunk. The file has another name until its last byte is written, so a
- * file with the final name is complete.
+ * Writes a .safetensors file, chunk by chunk, when it is called or awaited. The file has another name until its
+ * last byte is written, so a file with the final name is complete.
  */
-export const writeSafetensors =
-  (
-    location: string | URL,
-    entries: readonly TensorToWrite[],
-    metadata: Readonly<Record<string, string>> = {},
-  ): TaskEither<SafetensorsFault, void> =>
-  async () => {
+export const writeSafetensors = (
+  location: string | URL,
+  entries: readonly TensorToWrite[],
+  metadata: Readonly<Record<string, string>> = {},
+): AwaitableTask<SafetensorsFault, void> =>
+  effectTask('writeSafetensors(…)', async () => {
     const path = pathOf(location)
     const fault = (subject: string, wanted: string, found: string, next: string) =>
       E.left<SafetensorsFault>({
@@ -159,4 +158,4 @@ export const writeSafetensors =
     } finally {
       if (part !== undefined) await rm(part, { force: true })
     }
-  }
+  })
