@@ -113,8 +113,8 @@ export class Engine implements RunHost, OpenPlanHost, Omit<Keeper, 'alive' | 'cl
     this.#filling = 0
   }
 
-  dropped(input: string): void {
-    this.drops.set(input, (this.drops.get(input) ?? 0) + 1)
+  dropped(input: string, count: number): void {
+    this.drops.set(input, (this.drops.get(input) ?? 0) + count)
   }
 
   unfinished(input: string, had: number, wanted: number): void {

@@ -18,7 +18,8 @@ export interface ReaderHost {
   failed(cause: unknown): void
   /** A push on a `fail` feed without a slot. */
   full(): void
-  dropped(): void
+  /** Values that no tick gets. */
+  dropped(count?: number): void
   /** The source ended with fewer values than a tick has. */
   unfinished(had: number): void
 }
@@ -37,8 +38,8 @@ export interface Reader {
    * Tick `next` may be filled and submitted: pull its value, or take the pending one. May fill synchronously.
    */
   ask(next: number): void
-  /** Stops the feed. Idempotent. */
-  stop(): void
+  /** Stops the feed: no tick from `next` on is submitted. Idempotent. */
+  stop(next: number): void
   /** Whether the source ended and its last value still waits for a slot. */
   readonly pending: boolean
   /** Drops the pending value. */
@@ -76,6 +77,13 @@ class Slots {
     return true
   }
 
+  /** The run ended: what was taken for ticks from `next` on is dropped. */
+  leave(next: number): void {
+    const taken = (this.filled - next) * this.rate + this.#part
+    if (taken > 0) this.host.dropped(taken)
+    this.#part = 0
+  }
+
   /** The source ended. A tick needs all of its values, so the last tick may be incomplete. */
   close(): void {
     this.end = this.filled
@@ -108,6 +116,7 @@ class PulledReader implements Reader {
   #iterator: AnyIterator | undefined
   #asking = false
   #stopped = false
+  #left = false
   /** Whether the source's own code runs: a generator cannot be returned from within. */
   #calling = false
 
@@ -203,8 +212,9 @@ class PulledReader implements Reader {
 
   #took(value: unknown, later: boolean): void {
     this.#asking = false
-    if (this.#stopped) return
-    if (this.slots.put(value) && later) this.host.wake()
+    // It was asked for before the run ended.
+    if (this.#stopped) this.host.dropped()
+    else if (this.slots.put(value) && later) this.host.wake()
   }
 
   #threw(cause: unknown): void {
@@ -216,7 +226,9 @@ class PulledReader implements Reader {
 
   drop(): void {}
 
-  stop(): void {
+  stop(next: number): void {
+    if (!this.#left) this.slots.leave(next)
+    this.#left = true
     if (this.#stopped) return
     this.#stopped = true
     if (!this.#calling) this.#return()
@@ -243,6 +255,7 @@ class PushedReader implements Reader {
   #waiting: unknown = nothing
   #over = false
   #stopped = false
+  #left = false
   // Not a Subscription: a source that emits during `subscribe` could not be stopped by it.
   readonly #stop = new Subject<void>()
 
@@ -278,7 +291,7 @@ class PushedReader implements Reader {
       error: cause => {
         if (this.#stopped) return
         this.#stopped = true
-        this.#waiting = nothing
+        this.#dropWaiting()
         this.host.failed(cause)
       },
       complete: () => {
@@ -310,15 +323,21 @@ class PushedReader implements Reader {
 
   drop(): void {
     if (this.#waiting === nothing) return
-    this.#waiting = nothing
-    this.host.dropped()
+    this.#dropWaiting()
     this.slots.close()
   }
 
-  stop(): void {
+  stop(next: number): void {
+    if (!this.#left) this.slots.leave(next)
+    this.#left = true
     if (this.#stopped) return
     this.#stopped = true
-    this.#waiting = nothing
+    this.#dropWaiting()
     this.#stop.next()
+  }
+
+  #dropWaiting(): void {
+    if (this.#waiting !== nothing) this.host.dropped()
+    this.#waiting = nothing
   }
 }

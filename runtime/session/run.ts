@@ -20,7 +20,7 @@ export interface RunHost {
   readonly held: boolean
   /** Hands the next tick to the device. May throw. */
   submit(): void
-  dropped(input: string): void
+  dropped(input: string, count: number): void
   /** A feed ended with fewer values than a tick has. */
   unfinished(input: string, had: number, wanted: number): void
   /** The run has ended and drained: the session may start another run. */
@@ -149,10 +149,12 @@ export class Run {
     let ready = true
     for (const reader of this.#readers) {
       reader.ask(tick)
-      if (reader.filled <= tick) ready = false
       if (this.#ending) return false
+      // The run ends here, so no other feed is asked for a value of this tick.
+      if (reader.end <= tick) return true
+      if (reader.filled <= tick) ready = false
     }
-    if (!ready) return tick >= this.#limit()
+    if (!ready) return false
     if (this.host.held) return false
     try {
       this.#flying++
@@ -167,7 +169,7 @@ export class Run {
 
   #close(ending: Ending): void {
     this.#ending = ending
-    for (const reader of this.#readers) reader.stop()
+    for (const reader of this.#readers) reader.stop(this.host.ticks.next)
   }
 
   // The last step of a run, once: when it is ending and its ticks are complete.
@@ -217,7 +219,7 @@ export class Run {
         return !mismatch
       },
       wake: () => this.advance(),
-      dropped: () => this.host.dropped(name),
+      dropped: (count = 1) => this.host.dropped(name, count),
       unfinished: had => this.host.unfinished(name, had, rate),
       failed: cause => fail(feedFailed(this.at, name, cause)),
       full: () => fail(feedFull(this.at, name, this.host.ticks.size * rate)),

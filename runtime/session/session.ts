@@ -64,7 +64,8 @@ export interface Session<I extends Ports = Ports, O extends Ports = Ports> exten
    * Cold: each subscription is a run, one at a time. Every output is a lease that holds its slot until it is
    * given back. Where an input comes r times a tick (`window`, `every`) its feed gives r values for each
    * tick; an output that comes r times has its r values one after the other in one array. Ends with the
-   * shortest feed; values of an incomplete last tick are dropped and counted, with a warning. Its error is a
+   * shortest feed; values that other feeds have given for a tick that is not complete are dropped, and
+   * `stats().drops` counts them. A feed that ends within a tick is warned of. Its error is a
    * `RunError`, reported after everything in flight is drained. Throws a DisposedError once the session is
    * closed.
    */

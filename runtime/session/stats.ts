@@ -70,7 +70,10 @@ export interface SessionStats {
   readonly bound: { readonly device: number; readonly pinned: number }
   /** By device of the plan, bytes as above. */
   readonly devices: readonly DeviceStats[]
-  /** Values dropped, by input. */
+  /**
+   * By input, values that the session took from a feed and that no tick has: those that a full session drops,
+   * and those of ticks that are incomplete when the run ends, as of feeds of unequal length.
+   */
   readonly drops: Readonly<Record<string, number>>
   readonly credits: {
     readonly inFlight: number
