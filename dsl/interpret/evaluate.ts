@@ -4,6 +4,7 @@ import { joinNames } from '../ir/names.js'
 import { show } from '../ir/show.js'
 import { type BoundSpec, elements, isEmpty, showSpec, tensorBytes } from '../ir/tensor.js'
 import { fittingDim, showDims } from '../language/bind.js'
+import type { BoundKernel } from '../language/bound-kernel.js'
 import { communicatorOf, groupsOf, isShared } from '../language/communicator.js'
 import { initialValue } from '../language/initial-value.js'
 import { operators } from '../language/operators/registry.js'
@@ -11,6 +12,7 @@ import type { ParamValues } from '../language/param.js'
 import { lateResult, referenceForm } from '../language/reference.js'
 import { type HostArray, hostArray } from '../language/values.js'
 import { fault, type Prepared } from './prepare.js'
+import { unrepeatable } from './repeatable.js'
 
 /** What takes the place of a node's value, given what the node read. */
 export type Disturb = (node: GraphNode, value: HostArray, reads: readonly HostArray[]) => HostArray
@@ -27,6 +29,8 @@ export interface Rank {
   readonly writes: Map<number, HostArray[]>
   /** Absent: values are those of the operators' references. */
   readonly disturb?: Disturb | undefined
+  /** Whether each user's kernel is computed twice, which refuses one that yields something else then. */
+  readonly repeats?: boolean | undefined
 }
 
 const constructorOf = (spec: BoundSpec): string => hostArray(spec.dtype, 0).constructor.name
@@ -122,6 +126,23 @@ const kernelWrites = (graph: Prepared, node: GraphNode, reads: readonly HostArra
   })
 }
 
+const bytesIn = ({ buffer, byteOffset, byteLength }: HostArray): Uint8Array =>
+  new Uint8Array(buffer, byteOffset, byteLength)
+
+/** Refuses a reference that yields something else of the same values: what it means cannot be compared. */
+const refuseOther = (
+  { at, name }: GraphNode,
+  all: readonly HostArray[],
+  again: readonly HostArray[],
+  { writes }: BoundKernel,
+): void => {
+  for (const [i, { dtype }] of writes.entries()) {
+    const [first, later] = [bytesIn(all[i]!), bytesIn(again[i]!)]
+    const error = unrepeatable(at.toString(), name, 'a reference', first, later, dtype)
+    if (error !== undefined) throw fault(error)
+  }
+}
+
 const computed = (graph: Prepared, rank: Rank, node: GraphNode, fed: unknown): HostArray => {
   const { id, op, inputs } = node
   const { specs } = graph
@@ -141,6 +162,8 @@ const computed = (graph: Prepared, rank: Rank, node: GraphNode, fed: unknown): H
       return rank.state.get(id)!
     case 'kernel': {
       const all = kernelWrites(graph, node, read)
+      if (rank.repeats === true)
+        refuseOther(node, all, kernelWrites(graph, node, read), graph.kernels.get(id)!)
       rank.writes.set(id, all)
       return all[0]!
     }

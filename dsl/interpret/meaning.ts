@@ -1,4 +1,5 @@
-import { defer, map, type Observable, zip } from 'rxjs'
+import { concatAll, defer, map, type Observable } from 'rxjs'
+import { BraidError } from '../ir/braid-error.js'
 import type { GraphIR, GraphNode } from '../ir/graph.js'
 import { show } from '../ir/show.js'
 import type { DType } from '../ir/tensor.js'
@@ -8,8 +9,9 @@ import type { Ports } from '../language/tensor.js'
 import { type HostArray, numbers, roundoff, writer } from '../language/values.js'
 import type { Disturb } from './evaluate.js'
 import { type HostFeeds, type InterpretOptions, refuseShared } from './interpret.js'
-import { type Prepared, prepare } from './prepare.js'
-import { runRanks } from './ranks.js'
+import { isState, type Prepared, prepare } from './prepare.js'
+import { type Beginning, begin, beginnings, rowsOf } from './ranks.js'
+import { type Repeatable, repeatable } from './repeatable.js'
 
 /** One tick of a graph: its outputs, and how far rounding may take an element of each on a device. */
 export interface Meaning {
@@ -127,50 +129,92 @@ const change = (values: HostArray, moved: HostArray, read: (value: HostArray) =>
   return most
 }
 
+/** What `meaning` yields for a tick, and the states after it, which the next tick overwrites. */
+export interface TickMeaning extends Meaning {
+  states(): Meaning
+}
+
+/** `meaning`, with the states after each tick. */
+export const meaningWithStates =
+  <I extends Ports, O extends Ports>(graph: Graph<I, O> | GraphIR, options: InterpretOptions = {}) =>
+  (feeds: HostFeeds<I>): Observable<TickMeaning> =>
+    defer(async () => {
+      const drawn = repeatable(irOf(graph), options.params)
+      const prepared = prepare(drawn.graph, options.dims ?? {})
+      refuseShared(prepared)
+      const inputs = { params: drawn.params, feeds: feeds ?? {}, between: options.between }
+      const rows = rowsOf(prepared, [inputs], options.ticks ?? 1)
+      const [beginning] = await beginnings(prepared, [inputs])
+      const inexact = inexactNodes(prepared)
+      const states = prepared.nodes.filter(isState)
+      const first = new Map(states.map(node => [node.id, beginning!.first(node)]))
+      await refuseUnrepeatable(drawn, prepared)
+      const from: Beginning = { params: beginning!.params, first: ({ id }) => first.get(id)! }
+      const directions = inexact.includes(true) ? [scattered, upward, awayFromMean] : []
+      const disturbs = directions.map(direction => disturbing(prepared, inexact, direction))
+      const runs = [
+        begin(prepared, [{ ...inputs, repeats: true }], [from]),
+        ...disturbs.map(disturb => begin(prepared, [{ ...inputs, disturb }], [from])),
+      ]
+      const statesNow = (): Meaning => {
+        const named = runs.map(run =>
+          Object.fromEntries(states.map(({ name }) => [name, run.states[0]!.read(name)])),
+        )
+        const ends = states.map(({ name, id }) => ({ name, node: id }))
+        return meant(prepared, inexact, ends, named)
+      }
+      return rows.pipe(
+        map(row => {
+          const outputs = runs.map(run => run.tick(row)[0]!)
+          return { ...meant(prepared, inexact, prepared.ir.outputs, outputs), states: statesNow }
+        }),
+      )
+    }).pipe(concatAll())
+
+/** Asks every source again. */
+const refuseUnrepeatable = async ({ params, faults }: Repeatable, prepared: Prepared): Promise<void> => {
+  const [again] = await beginnings(prepared, [{ params }])
+  for (const node of prepared.nodes.filter(isState)) again!.first(node)
+  const found = faults()
+  if (found.length > 0) throw new BraidError(found)
+}
+
 /**
  * What `interpret` yields, with what rounding is worth in it: the graph is also run with every inexact
  * result moved by as much as its operator lets a device differ, once in scattered directions, once upward
  * and once away from its mean, and the largest change of an output, one unit in the last place at least, is
  * allowed three times. So what is allowed follows from the values themselves: the lengths of the sums, the
  * element types, the depth of the graph, what cancels and what grows. An output with nothing inexact before it
- * must be equal bit for bit. `feeds` are subscribed to four times.
+ * must be equal bit for bit. All runs have the same feeds, parameters and first values of states: each is
+ * subscribed to, or drawn, once. A function that gives other bytes when it is called again is the Observable's
+ * error, since what is compared with it would begin with other values; a kernel's reference likewise.
+ * `between` is called for each run, and must do the same in each.
  */
 export const meaning =
   <I extends Ports, O extends Ports>(graph: Graph<I, O> | GraphIR, options: InterpretOptions = {}) =>
   (feeds: HostFeeds<I>): Observable<Meaning> =>
-    defer(() => {
-      const prepared = prepare(irOf(graph), options.dims ?? {})
-      refuseShared(prepared)
-      const inputs = { params: options.params ?? {}, feeds: feeds ?? {}, between: options.between }
-      const run = (disturb?: Disturb) =>
-        runRanks(prepared, [{ ...inputs, disturb }], options.ticks ?? 1).pipe(map(([only]) => only!))
-      const inexact = inexactNodes(prepared)
-      const directions = inexact.includes(true) ? [scattered, upward, awayFromMean] : []
-      const runs = [run(), ...directions.map(direction => run(disturbing(prepared, inexact, direction)))]
-      return zip(runs).pipe(
-        map(([values, ...moved]) => ({
-          values: values!,
-          allowed: allowed(prepared, inexact, values!, moved),
-        })),
-      )
-    })
+    meaningWithStates(
+      graph,
+      options,
+    )(feeds).pipe(map(({ values, allowed }): Meaning => ({ values, allowed })))
 
-const allowed = (
-  { ir, specs }: Prepared,
+/** The values of the exact run, the first one, and what the others say that rounding is worth in each. */
+const meant = (
+  { specs }: Prepared,
   inexact: readonly boolean[],
-  values: Meaning['values'],
-  moved: readonly Meaning['values'][],
-): Meaning['allowed'] =>
-  Object.fromEntries(
-    ir.outputs.map(({ name, node }) => {
-      const { dtype } = specs[node]!
-      const read = (value: HostArray) => numbers(value, dtype)
-      const changes = moved.map(other => change(values[name]!, other[name]!, read))
-      // Of few elements the changes of a sample may all cancel.
-      const unit = inexact[node] ? 2 * roundoff[dtype] * largest(read(values[name]!)) : 0
-      return [name, safety * Math.max(unit, ...changes)]
-    }),
-  )
+  ends: readonly { readonly name: string; readonly node: number }[],
+  [values, ...moved]: readonly Meaning['values'][],
+): Meaning => {
+  const allowed = ends.map(({ name, node }) => {
+    const { dtype } = specs[node]!
+    const read = (value: HostArray) => numbers(value, dtype)
+    const changes = moved.map(other => change(values![name]!, other[name]!, read))
+    // Of few elements the changes of a sample may all cancel.
+    const unit = inexact[node] ? 2 * roundoff[dtype] * largest(read(values![name]!)) : 0
+    return [name, safety * Math.max(unit, ...changes)]
+  })
+  return { values: values!, allowed: Object.fromEntries(allowed) as Meaning['allowed'] }
+}
 
 /** How far values are from what is meant. */
 export interface Distance {

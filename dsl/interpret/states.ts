@@ -1,6 +1,7 @@
+import type { GraphNode } from '../ir/graph.js'
 import { show } from '../ir/show.js'
 import type { HostArray } from '../language/values.js'
-import { checked, initial } from './evaluate.js'
+import { checked } from './evaluate.js'
 import { fault, isState, type Prepared } from './prepare.js'
 
 /** The states of an interpreted graph, by name, between two ticks. */
@@ -16,7 +17,11 @@ export interface InterpretedStates {
 export type Between = (tick: number, states: InterpretedStates) => void
 
 /** The states by name, over the values of one rank. */
-export const statesOver = ({ nodes, specs }: Prepared, values: Map<number, HostArray>): InterpretedStates => {
+export const statesOver = (
+  { nodes, specs }: Prepared,
+  values: Map<number, HostArray>,
+  first: (node: GraphNode) => HostArray,
+): InterpretedStates => {
   const states = new Map(nodes.filter(isState).map(node => [node.name, node]))
   const get = (name: string) => {
     const node = states.get(name)
@@ -38,7 +43,7 @@ export const statesOver = ({ nodes, specs }: Prepared, values: Map<number, HostA
       values.set(node.id, checked(value, specs[node.id]!, node, 'the state').slice())
     },
     reset() {
-      for (const node of states.values()) values.set(node.id, initial(node, specs[node.id]!))
+      for (const node of states.values()) values.set(node.id, first(node))
     },
   }
 }

@@ -102,6 +102,7 @@ export type CompileErrorTag =
   | 'BadOption' // an option of compile
   | 'OverBudget' // memory: BYTES cannot hold the plan
   | 'MissingParam' // a parameter without a value, where `interpret` runs the graph
+  | 'Unrepeatable' // a function that yields something else at a later call, where runs are compared
   | 'Unsupported'
   | 'Unverified' // the plan that compile made breaks a law: a bug in the compiler, reported instead of run
 

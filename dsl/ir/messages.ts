@@ -34,6 +34,7 @@ const titles = {
   DriverFailed: 'The driver failed',
   TooManyLanes: 'The device has no more lanes',
   BadPlan: 'This plan cannot be run',
+  Unrepeatable: 'A source gives other values when it is asked again',
   MissingParam: 'A parameter has no value',
   WrongParam: 'This value does not fit the parameter',
   MissingState: 'A state has no value',

@@ -1,5 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
-import type { Lease, Program } from '../../dsl/index.js'
+import { irOf, type Lease, type Program } from '../../dsl/index.js'
+import { plural, type Repeatable, repeatable } from '../../dsl/internal.js'
+import { joinNames } from '../../dsl/ir/names.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { HostOptions } from '../addon.js'
 import { Block, bytesOf } from '../device/block.js'
@@ -46,15 +48,24 @@ export const run = async (args: readonly string[], out: Output): Promise<number>
   const compiler = compilerOf(values)
   const choice = { device: wanted, ticks, check: values.check === true, trace: values.trace }
   if (values.watch === true) return watched(path, compiler, choice, out)
-  const program = await loadProgram(path)
+  const loaded = await loadProgram(path)
+  const drawn = choice.check ? repeatable(irOf(loaded.graph), loaded.params) : undefined
+  const program = drawn === undefined ? loaded : drawnOnce(loaded, drawn)
   const plan = compiled(program, compiler, choice.device)
   const done = await execute(path, program, plan, choice)
   report(plan, done, done.unsaved === undefined ? values.trace : undefined, out)
-  const failed = [done.unsaved, done.check?.ok === false ? checkFailed(path, done.check) : undefined]
-  const faults = failed.flatMap(error => error?.faults ?? [])
+  const checked = done.check?.faults.map(fault => ({ ...fault, at: path })) ?? []
+  const faults = [...(done.unsaved?.faults ?? []), ...(drawn?.faults() ?? []), ...checked]
   if (faults.length > 0) throw new Failed(faults)
   return done.interrupted === undefined ? 0 : exitStatus[done.interrupted]
 }
+
+/** The program with the values that all runs of a check begin with. */
+const drawnOnce = (program: Program, { graph: ir, params }: Repeatable): Program => ({
+  ...program,
+  graph: { ir },
+  ...(program.params === undefined ? {} : { params }),
+})
 
 interface Choice {
   readonly device: string | readonly string[] | undefined
@@ -121,29 +132,20 @@ const report = (plan: Plan, done: Done, trace: string | undefined, out: Output):
     ...(plan.devices > 1 ? { devices: stats.devices } : {}),
     bound: plan.bound,
     commands: figuresOf(plan),
-    ...(done.check
-      ? { check: { outputs: done.check.outputs, maxRelativeError: done.check.maxRelativeError } }
-      : {}),
+    ...(done.check ? { check: checkFigures(done.check) } : {}),
     drops: stats.drops,
   })
   out.say(describe(plan, done, trace, out))
 }
 
-const checkFailed = (at: string, { tolerance, worst }: CheckResult): Failed => {
-  const { output = '', tick = 0, relativeError = 0 } = worst ?? {}
-  return new Failed([
-    {
-      _tag: 'CheckFailed',
-      at,
-      subject: output,
-      wanted: `what interpret yields, within a relative error of ${tolerance}`,
-      found: `a relative error of ${relativeError.toExponential(2)} in tick ${tick}`,
-      next:
-        'run it with --device host and, in code, { poison: true }, ' +
-        'to distinguish a wrong reference from a wrong plan',
-    },
-  ])
-}
+const checkFigures = ({ outputs, states, maxRelativeError, tolerance, undecided, ok }: CheckResult) => ({
+  outputs,
+  maxRelativeError,
+  states,
+  tolerance,
+  undecided,
+  ok,
+})
 
 interface Done {
   readonly device: string
@@ -208,10 +210,19 @@ const execute = async (path: string, program: Program, plan: Plan, wanted: Choic
     stats,
     check:
       wanted.check && (count > 0 || interrupted === undefined)
-        ? await check(program, plan, fed, await Promise.all(got))
+        ? await check(program, plan, fed, await Promise.all(got), {
+            ...ticksOf(plan, wanted),
+            ...(interrupted === undefined ? { states: await statesOf(session) } : { interrupted: true }),
+          })
         : undefined,
     unsaved,
   }
+}
+
+const statesOf = async ({ state }: Session): Promise<Values> => {
+  const read = new Map<string, Values[string]>()
+  for (const name of state.names) read.set(name, await state.read(name))
+  return Object.fromEntries(read)
 }
 
 /** Returns the error instead of throwing it: what the run measured is reported all the same. */
@@ -330,17 +341,21 @@ const describe = (plan: Plan, done: Done, trace: string | undefined, { styles }:
     ],
   ]
   if (drops.length > 0) rows.push(['drops', drops.map(([name, count]) => `${name} ${count}`).join(', ')])
-  if (done.check)
-    rows.push([
-      'check',
-      `${done.check.outputs} outputs against interpret: ` +
-        `relative error ${done.check.maxRelativeError.toExponential(2)}, ` +
-        `allowed ${done.check.tolerance.toExponential(2)}: ` +
-        (done.check.ok ? styles.good('good') : styles.bad('wrong')),
-    ])
+  if (done.check) rows.push(['check', describeCheck(done.check, styles)])
   if (trace !== undefined)
     rows.push(['trace', `${trace}: open https://ui.perfetto.dev and drop it on the page`])
   return table(rows.map(([label, text]) => [styles.bold(label!), text!]))
 }
+
+const describeCheck = (
+  { outputs, states, maxRelativeError, tolerance, undecided, ok }: CheckResult,
+  styles: Output['styles'],
+): string =>
+  `${outputs} outputs${states === 0 ? '' : ` and ${plural(states, 'state')}`} against interpret: ` +
+  `relative error ${maxRelativeError.toExponential(2)}, allowed ${tolerance.toExponential(2)}: ` +
+  (ok ? styles.good('good') : styles.bad('wrong')) +
+  (undecided.length === 0
+    ? ''
+    : `; says nothing of ${joinNames(undecided, 4)}, where rounding alone may be as large as the values`)
 
 const ms = (value: number): string => `${value.toFixed(value < 10 ? 3 : 1)} ms`

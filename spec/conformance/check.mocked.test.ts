@@ -1,6 +1,8 @@
 // What `--check` and the laws of meaning must catch, whatever the element type: operands in the wrong
 // order, at any depth of a graph, and reads that do not wait for their writes. What they must let pass: the
 // graph as it is.
+
+import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { firstValueFrom, lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it, vi } from 'vitest'
@@ -19,6 +21,7 @@ import {
   orThrow,
   param,
   program,
+  state,
   sub,
   sum,
   tanh,
@@ -30,9 +33,10 @@ import type { Plan } from '../../dsl/ir/plan.js'
 import { type DType, dtypes, elementBytes, elements, isFloat } from '../../dsl/ir/tensor.js'
 import type { HostArray } from '../../dsl/language/values.js'
 import { verify } from '../../dsl/verify/verify.js'
-import { type CheckResult, check } from '../../runtime/cli/check.js'
+import { type CheckResult, check, type Ran } from '../../runtime/cli/check.js'
 import { type OpenOptions, open, pulled } from '../../runtime/index.js'
 import { valuesOf } from '../fixtures/graphs/random.js'
+import { runs } from '../fixtures/runs.js'
 import { present } from './devices.js'
 
 // `open` proves a plan that `compile` did not make. Here broken plans are to run.
@@ -138,6 +142,77 @@ describe.each(present)('a check on %s', device => {
         expect((await checked(dtype, early, got)).ok, `upload ${plan.nodes[node]!.name}`).toBe(false)
       }
     })
+  })
+})
+
+describe('a check without a device', () => {
+  const net = graph({ x: tensor('f32', [4]) }, ({ x }) => {
+    const { total, next } = state({ total: tensor('f32', [4]) })
+    const y = x.pipe(upload(), tanh(), add(total))
+    next({ total: y })
+    return { y: y.pipe(download()), z: x.pipe(upload(), mul(2), download()) }
+  })
+  const plan = orThrow(compile(net))
+  const x = [1, 2, 3].map(tick => Float32Array.of(tick, 0.5, -tick, 0))
+  const right = interpret(net)({ x }).pipe(toArray())
+  const held = (got: readonly Values[], ran: Ran = {}, fed: readonly HostArray[] = x) =>
+    check(program({ graph: net, feeds: {} } as Anything), plan, new Map([['x', fed]]), got, ran)
+
+  it('fails where anything is missing, or differs in one element', async () => {
+    const got = (await lastValueFrom(right)) as unknown as readonly Values[]
+    const total = got.at(-1)!['y']!
+    expect(await held(got, { states: { total } })).toMatchObject({ ok: true, outputs: 6, states: 1 })
+    expect(await held(got.slice(0, 2), { interrupted: true })).toMatchObject({ ok: true, outputs: 4 })
+    await fc.assert(
+      fc.asyncProperty(
+        fc.constantFrom('tick', 'output', 'element', 'short', 'NaN', 'state', 'more', 'unknown'),
+        fc.integer({ min: 0, max: 2 }),
+        fc.constantFrom('y', 'z'),
+        fc.integer({ min: 0, max: 3 }),
+        async (kind, tick, name, element) => {
+          const change = (by: (value: HostArray) => Values) =>
+            got.map((values, t) =>
+              t === tick
+                ? {
+                    ...Object.fromEntries(Object.entries(values).filter(([n]) => n !== name)),
+                    ...by(values[name]!),
+                  }
+                : values,
+            )
+          const wrong = (to: (value: number) => number) => (value: HostArray) =>
+            value.map((each, i) => (i === element ? to(each) : each)) as HostArray
+          const result = await {
+            tick: () => held(got.toSpliced(tick, 1)),
+            output: () => held(change(() => ({}))),
+            element: () => held(change(value => ({ [name]: wrong(each => each + 0.01)(value) }))),
+            short: () => held(change(value => ({ [name]: value.slice(0, element) }))),
+            NaN: () => held(change(value => ({ [name]: wrong(() => Number.NaN)(value) }))),
+            state: () => held(got, { states: { total: wrong(each => each + 0.01)(total) } }),
+            more: () => held([...got, got[tick]!]),
+            unknown: () => held(change(value => ({ [name]: value, other: value }))),
+          }[kind]()
+          expect(result.ok).toBe(false)
+          expect(result.faults.length).toBeGreaterThan(0)
+        },
+      ),
+      { numRuns: runs(60) },
+    )
+  })
+
+  it('fails where there is nothing to compare', async () => {
+    const { ok, faults } = await held([], {}, [])
+    expect([ok, faults[0]!.found]).toEqual([false, expect.stringContaining('no tick')])
+  })
+
+  it('names what rounding leaves undecided', async () => {
+    const lost = graph({ x: tensor('f32', [4]) }, ({ x }) => {
+      const a = x.pipe(upload(), tanh())
+      return { y: a.pipe(add(1e6), sub(a), sub(1e6), download()), z: a.pipe(download()) }
+    })
+    const [values] = (await lastValueFrom(interpret(lost)({ x: x.slice(0, 1) }).pipe(toArray()))) as Anything
+    const of = program({ graph: lost, feeds: {} } as Anything)
+    const result = await check(of, orThrow(compile(lost)), new Map([['x', x.slice(0, 1)]]), [values])
+    expect(result).toMatchObject({ ok: true, undecided: ['y'] })
   })
 })
 

@@ -6,7 +6,7 @@ import { machines, orThrow, parseMachine } from '../../dsl/index.js'
 import { braid, braidWith, language, objectOf, runtime, scratch } from '../fixtures/command.js'
 
 const { folder, file } = scratch()
-const imported = 'add, compile, download, graph, lane, mul, program, tensor, upload'
+const imported = 'add, compile, download, graph, lane, mul, program, state, tensor, upload'
 const source = (body: string): string => `import { ${imported} } from ${JSON.stringify(language)}
 import { pulled } from ${JSON.stringify(runtime)}
 ${body}`
@@ -92,6 +92,29 @@ describe('braid', () => {
     expect(traceEvents.filter(({ ph }) => ph === 'X')).toHaveLength(
       4 * (result['commands'] as { run: number }).run,
     )
+  })
+
+  it('calls no check good that began with other values, or that compared nothing', () => {
+    const drawn = file(
+      'drawn.mts',
+      source(`
+        const fill = (bytes: Uint8Array) => void bytes.fill(Math.floor(Math.random() * 256))
+        const net = graph({ x: tensor('u8', [64]) }, ({ x }) => {
+          const s = state({ w: tensor('u8', [64]) }, { w: fill })
+          s.next({ w: s.w })
+          return { y: x.pipe(upload(), add(s.w), download()) }
+        })
+        export default program({ graph: net, feeds: () => ({ x: pulled([new Uint8Array(64)]) }) })`),
+    )
+    const one = braid('run', drawn, '--device', 'host', '--check', '--json')
+    expect([one.status, JSON.parse(one.stderr)]).toMatchObject([1, { errors: [{ _tag: 'Unrepeatable' }] }])
+    expect(objectOf(one.stdout)).toMatchObject({ check: { ok: true, maxRelativeError: 0, states: 1 } })
+    const none = file('none.mts', source(doubling.replace('feeds })', 'feeds: () => ({ x: pulled([]) }) })')))
+    const other = braid('run', none, '--device', 'host', '--check', '--json')
+    expect([other.status, JSON.parse(other.stderr.split('\n').at(-2)!)]).toMatchObject([
+      1,
+      { errors: [{ _tag: 'CheckFailed' }] },
+    ])
   })
 
   it('prints for people the promised and the measured figures', () => {
