@@ -11,6 +11,7 @@ import type { Between } from './states.js'
 
 export interface InterpretOptions {
   readonly params?: ParamValues
+  /** Sizes by symbol: one for each symbol of the graph. */
   readonly dims?: Readonly<Record<string, number>>
   /** The number of ticks of a graph without inputs; default 1. Other graphs end with their feeds. */
   readonly ticks?: number

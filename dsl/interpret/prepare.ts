@@ -2,7 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import { BraidError } from '../ir/braid-error.js'
 import type { CompileError, GraphIR, GraphNode } from '../ir/graph.js'
 import type { BoundSpec } from '../ir/tensor.js'
-import { bindSpec, checkDims } from '../language/bind.js'
+import { bindSpec, checkDims, unboundSymbols } from '../language/bind.js'
 import { type BoundKernel, boundKernel, type KernelAttrs } from '../language/bound-kernel.js'
 import { instantsOf } from '../language/instants.js'
 import { liveNodes } from '../language/live.js'
@@ -88,7 +88,7 @@ const instants = (nodes: readonly GraphNode[], { fires, constant, early }: Rates
 
 /** Throws a `BraidError` with the graph's errors. */
 export const prepare = (ir: GraphIR, dims: Readonly<Record<string, number>>): Prepared => {
-  const problems = [...ir.problems, ...checkDims(ir, dims)]
+  const problems = [...ir.problems, ...checkDims(ir, dims), ...unboundSymbols(ir, dims)]
   if (problems.length > 0) throw new BraidError(problems)
   const specs = typesOf(ir, dims)
   const found = ratesOf(ir)

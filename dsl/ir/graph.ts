@@ -90,6 +90,7 @@ export type CompileErrorTag =
   | 'PlaceMismatch' // a host value where a device value is expected, or the reverse
   | 'BadAttribute' // an invalid option or argument of an operator: axis out of range, ahead: -1, NaN …
   | 'NoGradient' // an operator without a gradient, or a value that the loss does not follow from
+  | 'UnboundSymbol' // a dimension by name to which `dims` gives no size
   | 'UnboundDelay' // a delay or scan that was never closed
   | 'Cycle' // a cycle that crosses no delay
   | 'RateMismatch' // flows that come differently often meet

@@ -9,6 +9,7 @@ const titles = {
   PlaceMismatch: 'The value is in the wrong place',
   BadAttribute: 'Invalid argument',
   NoGradient: 'No gradient',
+  UnboundSymbol: 'A symbol has no size',
   UnboundDelay: 'This state has no next value',
   Cycle: 'A cycle crosses no delay',
   RateMismatch: 'Flows of different rates meet',

@@ -1,10 +1,32 @@
 import type { CompileError, GraphIR, GraphNode } from '../ir/graph.js'
+import { joinNames } from '../ir/names.js'
 import { show } from '../ir/show.js'
-import type { BoundSpec, Dim, TensorSpec } from '../ir/tensor.js'
+import { type BoundSpec, type Dim, showSpec, type TensorSpec } from '../ir/tensor.js'
 
-/** A shape with every symbol bound; a symbol that `dims` does not name is 1. */
+/** A shape with every symbol bound. A symbol without a size is an error of the graph, told before: 1 here. */
 export const bindShape = (shape: readonly Dim[], dims: Readonly<Record<string, number>>): number[] =>
   shape.map(size => (typeof size === 'number' ? size : Object.hasOwn(dims, size) ? dims[size]! : 1))
+
+/** One error for each symbol of the graph that `dims` gives no size, at the first node that has it. */
+export const unboundSymbols = (
+  ir: GraphIR,
+  dims: Readonly<Record<string, unknown>>,
+): readonly CompileError[] => {
+  const seen = new Map<string, GraphNode>()
+  for (const node of ir.nodes)
+    for (const size of node.spec.shape)
+      if (typeof size === 'string' && !Object.hasOwn(dims, size) && !seen.has(size)) seen.set(size, node)
+  return [...seen].map(([symbol, { at, name, spec }]) => ({
+    _tag: 'UnboundSymbol',
+    at: at.toString(),
+    subject: name,
+    wanted: `a size for the symbol ${symbol} of ${showSpec(spec)}`,
+    found: Object.keys(dims).length === 0 ? 'no dims' : `sizes of ${joinNames(Object.keys(dims), 8)}`,
+    next:
+      `write compile(graph, { dims: { ${symbol}: … } }); ` +
+      'interpret and the options of a program take dims as well',
+  }))
+}
 
 /** A node's spec with every symbol bound. */
 export const bindSpec = (node: GraphNode, dims: Readonly<Record<string, number>>): BoundSpec => ({

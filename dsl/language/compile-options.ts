@@ -2,7 +2,7 @@ import type { Machine } from '../machine/machine.js'
 
 /** The options of `compile`. A program carries them too, so they belong to the language. */
 export interface CompileOptions {
-  /** Sizes by symbol; a symbol without a size is 1. */
+  /** Sizes by symbol: one for each symbol of the graph. */
   readonly dims?: Readonly<Record<string, number>> | undefined
   /** Ticks that may be in flight at once: slot sets of inputs and outputs. Default 2. */
   readonly inFlight?: number | undefined

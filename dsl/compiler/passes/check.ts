@@ -2,6 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { CompileError, GraphIR, GraphNode } from '../../ir/graph.js'
 import { limits } from '../../ir/limits.js'
 import { type BoundSpec, elementBytes, sameSpec, showSpec, type TensorSpec } from '../../ir/tensor.js'
+import { unboundSymbols } from '../../language/bind.js'
 import { kernelError } from '../../language/bound-kernel.js'
 import { isCount } from '../../language/operators/count.js'
 import { initLength } from '../../language/operators/state.js'
@@ -243,10 +244,19 @@ const outputFaults = (ir: GraphIR): CompileError[] => {
   )
 }
 
+/** What the caller gives as sizes by symbol; whether they are sizes is for the options to say. */
+const givenDims = (options: unknown): Readonly<Record<string, unknown>> => {
+  const dims = (options as { readonly dims?: unknown } | null | undefined)?.dims
+  return typeof dims === 'object' && dims !== null ? (dims as Readonly<Record<string, unknown>>) : {}
+}
+
 export const check = (options: unknown): ((ir: GraphIR) => Passed<Checked>) =>
   pass('check', (ir: GraphIR): Passed<Checked> => {
     const settings = normaliseOptions(options, ir.name, symbolsOf(ir.nodes))
-    const optionFaults = E.isLeft(settings) ? settings.left : []
+    const optionFaults = [
+      ...(E.isLeft(settings) ? settings.left : []),
+      ...unboundSymbols(ir, givenDims(options)),
+    ]
     const dims = E.isRight(settings) ? settings.right.dims : new Map<string, number>()
     const links = faultsOf(ir.nodes, node => linkFault(node, ir.nodes.length))
     const specs = ir.nodes.map(node => bind(node.spec, dims))

@@ -393,6 +393,7 @@ describe('the clock calculus', () => {
     expect(faultsOf(net).map(({ _tag, subject }) => `${_tag} ${subject}`)).toEqual([
       'BadAttribute hold',
       'BadDimension window',
+      'UnboundSymbol z',
     ])
     const bound = graph({ x: tensor('f32', ['n']) }, ({ x }) => ({
       y: x.pipe(upload(), hold([1, 2], 3), download()),
