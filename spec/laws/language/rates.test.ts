@@ -10,6 +10,7 @@ import {
   delay,
   download,
   every,
+  type Flow,
   type Graph,
   graph,
   hold,
@@ -136,6 +137,87 @@ describe('the meaning of rates', () => {
     })
     expect(await yielded(net, 4, { params: { w: new Float32Array([2]) } })).toEqual([[180], [260]])
     expect(verify(orThrow(compile(net)))).toEqual([])
+  })
+
+  it('has what follows from parameters alone before the first value: no init of a hold, only that of a delay', async () => {
+    const outputs = (
+      of: (w: Flow<'device', typeof one>, x: Flow<'device', typeof one>) => Flow<'device', typeof one>,
+    ) =>
+      graph({ x: one }, ({ x }) => {
+        const w = param('w', one).pipe(mul(10))
+        const fast = x.pipe(upload())
+        return { y: of(w, fast).pipe(add(fast.pipe(mul(0))), window(2), download()) }
+      })
+    const wanted: readonly (readonly [Parameters<typeof outputs>[0], number[][]])[] = [
+      [
+        w => w.pipe(hold(9, 2)),
+        [
+          [20, 20],
+          [20, 20],
+        ],
+      ],
+      [
+        w => w.pipe(hold(9)),
+        [
+          [20, 20],
+          [20, 20],
+        ],
+      ],
+      [
+        w => w.pipe(hold(9, 2), hold(8)),
+        [
+          [20, 20],
+          [20, 20],
+        ],
+      ],
+      [
+        w => w.pipe(repeat(2)),
+        [
+          [20, 20],
+          [20, 20],
+        ],
+      ],
+      [
+        w => w.pipe(every(2)),
+        [
+          [20, 20],
+          [20, 20],
+        ],
+      ],
+      [
+        w => w.pipe(window(2), sum(0), hold(9)),
+        [
+          [40, 40],
+          [40, 40],
+        ],
+      ],
+      [
+        w => w.pipe(delay(9)),
+        [
+          [9, 20],
+          [20, 20],
+        ],
+      ],
+      [
+        w => w.pipe(scan((all, each) => all.pipe(add(each)), 9)),
+        [
+          [29, 49],
+          [69, 89],
+        ],
+      ],
+      [
+        (w, x) => x.pipe(window(2), sum(0), mul(0), add(w), hold(9)),
+        [
+          [9, 20],
+          [20, 20],
+        ],
+      ],
+    ]
+    for (const [of, values] of wanted) {
+      const net = outputs(of)
+      expect(await yielded(net, 4, { params: { w: new Float32Array([2]) } })).toEqual(values)
+      expect(verify(orThrow(compile(net)))).toEqual([])
+    }
   })
 
   it('accumulates gradients: weights that are held through a window, and move with its mean', async () => {
