@@ -133,6 +133,7 @@ export type CopiedFor =
   | 'not a value of the tick'
   | 'donations'
   | 'order of elements'
+  | 'reduced rows'
 
 /** Why rows are appended by a kernel of its own, and not by that of the attention which reads the value. */
 export type WhySeparate =

@@ -1,6 +1,6 @@
 import type { GraphNode } from '../../../ir/graph.js'
 import type { KernelSpec } from '../../../ir/kernel-spec.js'
-import { isRowReduction, rowAxis } from '../../../ir/map-rows.js'
+import { hasRows, rowAxis } from '../../../ir/map-rows.js'
 import { elementBytes } from '../../../ir/tensor.js'
 import type { Change, CopiedFor, Operation } from '../../analysis/ir.js'
 import { donatesBackwards } from '../../analysis/taken-memory.js'
@@ -20,24 +20,30 @@ interface Touch {
 }
 
 /**
- * Whether a map kernel may write its result over this operand: at each point it reads the element at the
- * place that it writes, and both element types have one size. A kernel that reduces rows reads other elements
- * too, after some are written; but not where the result and the operand are numbers of the same row. Then all
+ * Why a kernel may not write a result over this operand; undefined where it may. A map may, where at each point it reads the element at the place
+ * that it writes, and both element types have one size. It reads all operands of a point before it writes any
+ * result of it, so the others may lie over operands too. A kernel that reduces rows reads other elements too,
+ * after some are written; but not where all results, and the operand, are numbers of the same row. Then all
  * threads of a row read the operand, and only what the one that writes has read is written.
  */
-const readsInPlace = (kernel: KernelSpec | undefined, operand: number): boolean => {
-  if (kernel?.kind !== 'map' || kernel.results.length !== 1) return false
+const whyCopied = (
+  kernel: KernelSpec | undefined,
+  operand: number,
+  result: number,
+): CopiedFor | undefined => {
+  if (kernel?.kind !== 'map') return 'order of elements'
   const { shape, operands, results } = kernel
-  const isRow = results[0]!.row === true
-  if (!isRow && kernel.code.some(isRowReduction)) return false
+  const isOfRows = results.every(({ row }) => row === true)
+  if (!isOfRows && hasRows(kernel)) return 'reduced rows'
   const { dtype, offset, strides, indexed } = operands[operand]!
-  const along = isRow ? rowAxis(kernel) : -1
+  const along = isOfRows ? rowAxis(kernel) : -1
   let dense = 1
   for (let d = shape.length - 1; d >= 0; d--) {
-    if (shape[d] !== 1 && strides[d] !== (d === along ? 0 : dense)) return false
+    if (shape[d] !== 1 && strides[d] !== (d === along ? 0 : dense)) return 'order of elements'
     if (d !== along) dense *= shape[d]!
   }
-  return indexed === undefined && offset === 0 && elementBytes[dtype] === elementBytes[results[0]!.dtype]
+  const isAligned = offset === 0 && elementBytes[dtype] === elementBytes[results[result]!.dtype]
+  return indexed === undefined && isAligned ? undefined : 'order of elements'
 }
 
 type Decided = { readonly maker: number } | { readonly copied: CopiedFor; readonly reader?: number }
@@ -110,9 +116,13 @@ class States {
     if (by.some(other => this.leaves(other))) return { copied: 'output' }
     const later = this.touches.get(state)!.by.find(other => other > maker)
     if (later !== undefined) return { copied: 'later reader', reader: later }
-    const { reads, kernel } = this.operation(maker)
-    const isSafe = reads.every((read, i) => buffers[read]!.root !== state || readsInPlace(kernel, i))
-    return isSafe ? { maker } : { copied: 'order of elements' }
+    const { reads, writes, kernel } = this.operation(maker)
+    const result = writes.findIndex(write => buffers[write]!.root === root)
+    for (const [i, read] of reads.entries()) {
+      const copied = buffers[read]!.root === state ? whyCopied(kernel, i, result) : undefined
+      if (copied !== undefined) return { copied }
+    }
+    return { maker }
   }
 
   /** The next value is the state's memory, after all that reads the value before. */
