@@ -150,7 +150,7 @@ const isOne = ({ dtype, shape }: TensorSpec): boolean => isFloat(dtype) && shape
  *
  * A state holds what the tick before left, which is a constant here. Of collectives it is the gradient of the
  * sum of all ranks' losses. At a corner, such as relu's at 0, the gradient is 0; equal largest elements share
- * it. An operator without a gradient between a value and the loss is a `NoGradient`, as is a value that the
+ * it, of several ranks too. Where an operator that is not linear yields NaN, its gradient is NaN. An operator without a gradient between a value and the loss is a `NoGradient`, as is a value that the
  * loss does not follow from.
  */
 export const gradients = <D extends DType, S extends Shape, const B extends Values>(

@@ -136,7 +136,11 @@ describe('a gradient is the slope of its loss, of', () => {
           const isSmooth = [right, ...nearer[i]!].every(slope => Math.abs(slope - left) < error)
           return isSmooth ? ([left, right] as const) : ([Number.NaN, Number.NaN] as const)
         })
-        expectBetween((await results(graph, specs, point)).dx, all, 5e-3, names.join(', '))
+        const { dx } = await results(graph, specs, point)
+        // An infinite slope times 0 is NaN, and so is what is added to it.
+        const isSmooth = all.flat().every(slope => !Number.isNaN(slope))
+        fc.pre(isSmooth || [...dx].every(Number.isFinite))
+        expectBetween(dx, all, 5e-3, names.join(', '))
       }),
       { numRuns: runs(60) },
     )
