@@ -57,7 +57,14 @@ struct View {
     Napi::ArrayBuffer present = buffer.IsEmpty() ? Napi::ArrayBuffer() : buffer.Value();
     if (present.IsEmpty() || present.IsDetached()) return;
     owner->restore(env);
-    present.Detach();
+    // Nothing reads the memory from then on. The owner itself goes when Node says so, in a later turn.
+    auto block = std::move(owner->block);
+    try {
+      present.Detach();
+    } catch (...) {
+      owner->block = std::move(block);
+      throw;
+    }
   }
 
   Napi::Reference<Napi::ArrayBuffer> buffer;  // weak

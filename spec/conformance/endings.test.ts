@@ -1,15 +1,17 @@
 // Threads and processes end while the addon waits, in every way that it can, for work that only JavaScript
 // could finish. They end all the same, and at once.
 import { spawn } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { describe, expect, it } from 'vitest'
+import { language, runtime } from '../fixtures/command.js'
 import { present } from './devices.js'
 
-const scenes = fileURLToPath(new URL('../fixtures/ending-scenes.ts', import.meta.url))
+const scenes = fileURLToPath(new URL('../fixtures/ending-scenes.mjs', import.meta.url))
 
 const played = (way: string, device: string): Promise<readonly unknown[]> =>
   new Promise(resolve => {
-    const child = spawn(process.execPath, ['--import', 'tsx', scenes, way, device], { timeout: 60_000 })
+    const modules = [language, runtime].map(file => pathToFileURL(file).href)
+    const child = spawn(process.execPath, [scenes, way, device, ...modules], { timeout: 150_000 })
     let said = ''
     for (const stream of [child.stdout, child.stderr]) stream.on('data', text => (said += text))
     child.on('close', (status, signal) => resolve([status ?? signal, said]))
@@ -23,5 +25,5 @@ describe.each(present)('on %s', device => {
     expect(exit).toEqual([42, ''])
     expect(thrown).toEqual([1, expect.stringContaining('on purpose')])
     expect(workers).toEqual([0, `${JSON.stringify({ terminated: 1, thrown: 1 })}\n`])
-  }, 90_000)
+  })
 })
