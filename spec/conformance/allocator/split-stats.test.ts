@@ -51,7 +51,9 @@ describe.each(present)('on %s', name => {
             const stats = device.stats()
             const [pieces, bytes] = figuresOf(device, live)
             const oversize = live.filter(({ size }) => size >= maxSplit).length
-            const segments = device.snapshot().segments.filter(({ totalSize }) => totalSize >= maxSplit).length
+            const segments = device
+              .snapshot()
+              .segments.filter(({ totalSize }) => totalSize >= maxSplit).length
             peaks.split = Math.max(peaks.split, bytes!)
             peaks.oversize = Math.max(peaks.oversize, oversize)
             expect({
