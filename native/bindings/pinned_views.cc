@@ -15,7 +15,7 @@ struct PinnedViewOwner {
   std::shared_ptr<AllocatorDevice> device;
   caching::Block* block;
   Napi::Reference<Napi::ArrayBuffer> buffer;  // weak
-  bool moved = false;  // the block is freed when V8 finalizes the ArrayBuffer
+  bool moved = false;                         // the block is freed when V8 finalizes the ArrayBuffer
   std::uint32_t loans = 0;
 
   // The owner has freed the block, or closed the device, while the memory is in use.

@@ -282,9 +282,7 @@ TEST_F(KeptChoices, AreTheUsersAlone) {
     struct stat about;
     return ::lstat(path.c_str(), &about) == 0 ? about.st_mode & 07777 : 0;
   };
-  const auto refused = [&](const std::string& what) {
-    EXPECT_FALSE(files.read(problem, &found)) << what;
-  };
+  const auto refused = [&](const std::string& what) { EXPECT_FALSE(files.read(problem, &found)) << what; };
   cuda::keptProblems();
   files.write(problem, chosen);
   ASSERT_TRUE(files.read(problem, &found));
