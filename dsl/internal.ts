@@ -43,3 +43,4 @@ export {
   type Transition,
   type TreeNode,
 } from './trees/tree.js'
+export { verifyLoaded } from './verify/verify.js'

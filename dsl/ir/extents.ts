@@ -1,3 +1,4 @@
+import { collectiveReach, type Seat, seatIn } from './collective-extents.js'
 import {
   type AttentionOperand,
   attentionYields,
@@ -8,7 +9,7 @@ import {
   matmulReach,
 } from './kernel-spec.js'
 import { resultElements } from './map-rows.js'
-import type { Plan } from './plan.js'
+import type { CollectiveSpec, Plan } from './plan.js'
 import { type DType, elementBytes } from './tensor.js'
 
 /**
@@ -29,9 +30,14 @@ export interface OutOfBounds {
  * Memory safety of every run whose node has a kernel: each reads and writes inside its buffers only, reads no
  * bytes that the kernels before it left unwritten, and at addresses that are multiples of the element's size
  * (anything else is a sticky error of the device). What a `cuda` kernel accesses cannot be checked. Ids must
- * be in range: the loader checks them first.
+ * be in range: the loader checks them first. `seats`: of each communicator, the rank's group as the plans of
+ * all ranks have it; absent: as far as this plan says.
  */
-export const outOfBounds = (plan: Plan, most = 100): readonly OutOfBounds[] => {
+export const outOfBounds = (
+  plan: Plan,
+  most = 100,
+  seats?: readonly (Seat | undefined)[],
+): readonly OutOfBounds[] => {
   const found: OutOfBounds[] = []
   const written = new Written(plan)
   for (let command = 0; command < plan.commands.length && found.length < most; command++) {
@@ -39,22 +45,13 @@ export const outOfBounds = (plan: Plan, most = 100): readonly OutOfBounds[] => {
     if (run[0] !== 'run') continue
     const { kernel, collective } = plan.nodes[run[1]] ?? {}
     const need = kernel && needsOf(kernel)
-    if (need === undefined) for (const id of run[4]) written.add(id)
     const add = (buffer: number, wanted: string, is: string, tag: OutOfBounds['tag'] = 'Extent') =>
       found.push({ tag, command, node: run[1], buffer, wanted, found: is })
     if (collective !== undefined) {
-      // A rank gives and gets `count` elements, or a multiple of that.
-      const { kind, count, dtype } = collective
-      for (const id of [...run[3], ...run[4]]) {
-        const { bytes } = plan.buffers[id]!
-        if (!(count * elementBytes[dtype] <= bytes))
-          add(
-            id,
-            `${count} ${dtype} within its ${bytes} bytes`,
-            `its ${kind} reaches to byte ${count * elementBytes[dtype]}`,
-          )
-      }
-    }
+      const { communicator } = collective
+      const seat = seats?.[communicator] ?? seatIn(plan.communicators?.[communicator])
+      checkCollective(plan, collective, seat, run[3], run[4], written, add)
+    } else if (need === undefined) for (const id of run[4]) written.add(id)
     if (kernel === undefined || need === undefined) continue
     for (const i of need.inPlace ?? []) {
       const [read, write] = [run[3][i], run[4][i]]
@@ -107,6 +104,49 @@ export const outOfBounds = (plan: Plan, most = 100): readonly OutOfBounds[] => {
     }
   }
   return found
+}
+
+/** Every buffer that the run of a collective reads or writes holds what its rank gives or gets. */
+const checkCollective = (
+  { buffers }: Plan,
+  spec: CollectiveSpec,
+  seat: Seat,
+  reads: readonly number[],
+  writes: readonly number[],
+  written: Written,
+  add: (buffer: number, wanted: string, found: string, tag?: OutOfBounds['tag']) => void,
+): void => {
+  const { kind, dtype } = spec
+  const reach = collectiveReach(spec, seat)
+  const bytesOf = (elements: number) => elements * elementBytes[dtype]
+  const check = (id: number, elements: number, verb: string) => {
+    const { bytes } = buffers[id]!
+    if (!(bytesOf(elements) <= bytes))
+      add(
+        id,
+        `${elements} ${dtype} within its ${bytes} bytes`,
+        `its ${kind} ${verb} byte ${bytesOf(elements)}`,
+      )
+  }
+  for (const id of reads) {
+    check(id, reach.reads, 'reads to')
+    const there = written.bytesOf(id)
+    if (there !== undefined && bytesOf(reach.reads) > there)
+      add(
+        id,
+        `a read within the ${there} bytes that have been written of '${buffers[id]!.name}'`,
+        `its ${kind} reads to byte ${bytesOf(reach.reads)}`,
+        'Unwritten',
+      )
+  }
+  for (const id of writes) {
+    check(id, reach.writes, 'writes to')
+    const { life, bytes } = buffers[id]!
+    const end = reach.isExact ? bytesOf(reach.writes) : bytes
+    if (life === 'output' && end < bytes)
+      add(id, `all of the ${bytes} bytes that the host reads`, `its ${kind} writes ${end}`, 'Unwritten')
+    written.add(id, { first: 0, end, align: elementBytes[dtype] })
+  }
 }
 
 /** How many bytes of each buffer of a tick have been written, as far as that is known. */

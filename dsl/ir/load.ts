@@ -3,6 +3,7 @@ import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
 import { outOfBounds } from './extents.js'
 import { jsonOf } from './json-parts.js'
 import { limits } from './limits.js'
+import { checkAgreement } from './load-agreement.js'
 import { readCollective, readCommunicator } from './load-collective.js'
 import { readDType, readKernel } from './load-kernel.js'
 import {
@@ -15,7 +16,6 @@ import {
   type PlanNode,
 } from './plan.js'
 import { Enough, type PlanFault, Reader, show } from './reader.js'
-import { elementBytes } from './tensor.js'
 import { viewErrors } from './views.js'
 
 export { limits } from './limits.js'
@@ -164,8 +164,10 @@ const readPlan = (r: Reader, value: unknown): Plan => {
   }
   checkViews(r, plan)
   checkTotal(r, plan)
-  // Extents are checked only where every id is valid.
-  if (r.faults.length === 0) checkExtents(r, plan)
+  // Fields are compared, and extents checked only where every id is valid.
+  if (r.faults.length > 0) return plan
+  checkAgreement(r, plan)
+  checkExtents(r, plan)
   return plan
 }
 
@@ -228,7 +230,7 @@ const readBuffer = (r: Reader, value: unknown, index: number, counts: Counts): P
       ? {}
       : { aliasOffset: r.integer(aliasOffset, `${at}.aliasOffset`, 0, limits.bytes) }),
     ...(offset === undefined ? {} : { offset: r.integer(offset, `${at}.offset`, 0, limits.bytes) }),
-    ...readContent(r, get, at, bytes),
+    ...readContent(r, get, at),
     ...readRate(r, get, at, bytes),
   }
 }
@@ -258,15 +260,11 @@ const readRate = (
   return { rate }
 }
 
-/**
- * The contents of a buffer: its element type and shape, and the initial value of a state. They agree with its
- * bytes.
- */
+/** The contents of a buffer: its element type and shape, and the initial value of a state. */
 const readContent = (
   r: Reader,
   get: (key: string) => unknown,
   at: string,
-  bytes: number,
 ): Pick<PlanBuffer, 'dtype' | 'shape' | 'init'> => {
   const content: {
     dtype?: NonNullable<PlanBuffer['dtype']>
@@ -282,18 +280,6 @@ const readContent = (
       .map((n, d) => r.integer(n, `${at}.shape[${d}]`, 0, limits.bytes))
   }
   const elements = content.shape?.reduce((product, size) => product * size, 1)
-  if (content.dtype !== undefined && elements !== undefined) {
-    const wanted = elements * elementBytes[content.dtype]
-    if (wanted > bytes || (get('init') !== undefined && wanted !== bytes))
-      r.fault(
-        'OutOfRange',
-        `${at}.shape`,
-        'shape',
-        get('init') === undefined ? `at most ${bytes} bytes` : `${bytes} bytes, as the state has`,
-        `${wanted}`,
-        'make the buffer as large as what it holds',
-      )
-  }
   const init = get('init')
   if (Array.isArray(init)) {
     content.init = r.list(init, `${at}.init`, limits.init).map((n, i) => r.number(n, `${at}.init[${i}]`))

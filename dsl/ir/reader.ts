@@ -10,6 +10,7 @@ export type PlanFaultTag =
   | 'UnknownId' // an id that nothing in the plan has, or one that is not its own index
   | 'TooMany' // entries of a list
   | 'TooLong' // a string
+  | 'DuplicateName' // of two inputs, two outputs, or parameters that are not one
   | 'BadCommand'
   | 'BadAlias' // a view of a view, or one that leaves its root
   | 'BadKernel' // a kernel that contradicts itself

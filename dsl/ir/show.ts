@@ -1,3 +1,27 @@
+const short: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' }
+
+// As JSON writes it, so that a text of JSON keeps its meaning.
+const escapeOf = (character: string): string =>
+  short[character] ??
+  Array.from({ length: character.length }, (_, i) => character.charCodeAt(i))
+    .map(unit => `\\u${unit.toString(16).padStart(4, '0')}`)
+    .join('')
+
+// A terminal obeys controls, C1 ones too; separators end a line; formats turn the direction of words around,
+// or are not seen.
+const unseen = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu
+const unseenInLines = /[^\P{Cc}\n\t]|[\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu
+
+/**
+ * A name or sentence as one line of a report: characters that a terminal obeys or does not show become
+ * escapes. A name comes from a file of any origin, so it may end a line, move the cursor, or turn the words
+ * after it around.
+ */
+export const shown = (text: string): string => text.replace(unseen, escapeOf)
+
+/** The same of a text of several lines, whose line feeds and tabs stay. */
+export const shownLines = (text: string): string => text.replace(unseenInLines, escapeOf)
+
 /** A value inside of another one. */
 const inner = (value: unknown): string => (typeof value === 'object' && value !== null ? '…' : show(value))
 

@@ -12,7 +12,7 @@ export interface ViewError {
  * in the same memory. None where it is no view, or where its root is not in the plan.
  */
 export const viewErrors = ({ buffers }: Plan, b: number): readonly ViewError[] => {
-  const { alias, aliasOffset = 0, bytes, space, device } = buffers[b]!
+  const { alias, aliasOffset = 0, bytes, space, device, life } = buffers[b]!
   const root = alias === undefined ? undefined : buffers[alias]
   if (root === undefined) return []
   const errors: ViewError[] = []
@@ -34,6 +34,12 @@ export const viewErrors = ({ buffers }: Plan, b: number): readonly ViewError[] =
       wanted: `the memory of '${root.name}' (${root.space} ${root.device})`,
       found: `${space} ${device}`,
       next: 'give a view the space and device of its root',
+    })
+  if (root.life !== life)
+    errors.push({
+      wanted: `the life of '${root.name}' (${root.life})`,
+      found: String(life),
+      next: 'give a view the life of its root',
     })
   return errors
 }

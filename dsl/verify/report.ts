@@ -1,6 +1,7 @@
 import { commandText } from '../ir/names.js'
 import type { Law, Plan, Violation } from '../ir/plan.js'
 import { show } from '../ir/reader.js'
+import { shown } from '../ir/show.js'
 import { type CommandTable, Op } from '../order/command-table.js'
 
 /** Violations that one verification lists at most. */
@@ -45,7 +46,7 @@ export class Report implements Sink {
     if (this.full || this.seen.has(key)) return
     this.seen.add(key)
     const where = command < 0 ? 'the plan' : `commands[${command}] (${commandText(this.plan, command)})`
-    this.violations.push({ law, command, ...place, message: `${law}: ${where}: ${sentence()}` })
+    this.violations.push({ law, command, ...place, message: shown(`${law}: ${where}: ${sentence()}`) })
   }
 }
 

@@ -1,12 +1,14 @@
 import { commandText } from '../ir/names.js'
 import type { Plan, Violation } from '../ir/plan.js'
+import { shown } from '../ir/show.js'
 import { commandTableOf } from '../order/command-table.js'
 import { checkCircles } from './l8-circles.js'
 import { checkConcurrent } from './l8-concurrent.js'
 import { checkDeadlock } from './l8-deadlock.js'
+import { checkExtents } from './l8-extents.js'
 import { type Blame, matchesOf, worldOf } from './l8-matching.js'
 import { maxViolations } from './report.js'
-import { hasForm, verify } from './verify.js'
+import { proofOf } from './verify.js'
 
 /**
  * Proves the laws of the plans of several ranks, the n-th that of rank n: of each plan the laws of `verify`,
@@ -19,12 +21,17 @@ export const verifyRanks = (
   plans: readonly Plan[],
   options: { readonly safety?: boolean } = {},
 ): readonly Violation[] => {
+  const proofs = new Map<Plan, ReturnType<typeof proofOf>>()
   const found: Violation[] = []
   plans.forEach((plan, rank) => {
-    if (plans.indexOf(plan) < rank) return
-    for (const violation of verify(plan, options)) found.push(ofRank(violation, rank))
+    if (proofs.has(plan)) return
+    const proof = proofOf(plan, options)
+    proofs.set(plan, proof)
+    for (const violation of proof.violations) found.push(ofRank(violation, rank))
   })
-  return [...found, ...(plans.every(hasForm) ? checkRanks(plans) : [])].slice(0, maxViolations)
+  const judged = plans.flatMap(plan => proofs.get(plan)!.plan ?? [])
+  const shared = judged.length === plans.length ? checkRanks(judged, found.length === 0) : []
+  return [...found, ...shared].slice(0, maxViolations)
 }
 
 const ofRank = (violation: Violation, rank: number): Violation => ({
@@ -33,18 +40,20 @@ const ofRank = (violation: Violation, rank: number): Violation => ({
   message: `${violation.law}: rank ${rank}, ${violation.message.slice(violation.law.length + 2)}`,
 })
 
-/** L8 alone. */
-const checkRanks = (plans: readonly Plan[]): Violation[] => {
+/** L8 alone. `valid`: each plan by itself obeys every law. */
+const checkRanks = (plans: readonly Plan[], valid: boolean): Violation[] => {
   const found: Violation[] = []
   const tables = new Map(plans.map(plan => [plan, commandTableOf(plan)]))
   const ranks = plans.map((plan, rank) => ({ rank, plan, table: tables.get(plan)! }))
-  const world = worldOf(ranks, ({ rank, plan }, command, sentence) => {
-    const where = command < 0 ? 'the plan' : `commands[${command}] (${commandText(plan, command)})`
-    found.push({ law: 'L8', command, rank, message: `L8: rank ${rank}, ${where}: ${sentence()}` })
-  })
+  const add = (rank: number, command: number, sentence: () => string) => {
+    const where = command < 0 ? 'the plan' : `commands[${command}] (${commandText(plans[rank]!, command)})`
+    found.push({ law: 'L8', command, rank, message: shown(`L8: rank ${rank}, ${where}: ${sentence()}`) })
+  }
+  const world = worldOf(ranks, ({ rank }, command, sentence) => add(rank, command, sentence))
+  if (valid && found.length === 0) checkExtents(world, add)
   const blame: Blame = ({ rank: { rank, plan, table }, command }, sentence) => {
     const where = `commands[${command}] (${commandText(plan, command)})`
-    const message = `L8: rank ${rank}, ${where}: ${sentence()}`
+    const message = shown(`L8: rank ${rank}, ${where}: ${sentence()}`)
     found.push({ law: 'L8', command, lane: table.lane[command]!, rank, message })
   }
   const matches = matchesOf(world, blame)

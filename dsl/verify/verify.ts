@@ -3,9 +3,12 @@ import { withScratchArena } from '../collections/scratch-arena.js'
 import { limits } from '../ir/limits.js'
 import { parsePlan } from '../ir/load.js'
 import type { Law, Plan, Violation } from '../ir/plan.js'
+import type { PlanFault } from '../ir/reader.js'
+import { shown } from '../ir/show.js'
 import { type CommandTable, commandTableOf, mostNumbers } from '../order/command-table.js'
 import { eachBuffer, flatCommandsOf } from '../order/compiled-plan.js'
 import { Replay } from '../order/replay.js'
+import { formViolations } from './form.js'
 import { checkArena } from './l3-l4-arena.js'
 import { checkPrecise } from './l5-precise.js'
 import { checkMinimal } from './l6-minimal.js'
@@ -54,11 +57,31 @@ export interface VerifyOptions {
 
 /**
  * Proves the laws of any plan, whatever its origin: the list of violations, empty where every law holds. A
- * value that is not a plan breaks some law; nothing throws.
+ * plan object made by hand is judged as `parsePlan` reads it, and has no violations only where `parsePlan`
+ * finds no fault. A value that is not a plan breaks some law; nothing throws.
  */
-export const verify = (plan: Plan, options: VerifyOptions = {}): readonly Violation[] => {
-  if (!hasForm(plan)) return refused(`it is no plan: ${formError(plan)}`)
-  return withScratchArena(allocator => {
+export const verify = (plan: Plan, options: VerifyOptions = {}): readonly Violation[] =>
+  proofOf(plan, options).violations
+
+/** The plan that was judged, undefined for a value without a plan's form; and its violations. */
+export const proofOf = (
+  plan: Plan,
+  options: VerifyOptions = {},
+): { readonly plan?: Plan; readonly violations: readonly Violation[] } => {
+  // Nothing of a compiled plan can be changed.
+  const isCompiled = flatCommandsOf(plan) !== undefined && isJudgeable(plan)
+  const loaded = isCompiled ? E.right(plan) : parsePlan(plan)
+  if (E.isRight(loaded)) return { plan: loaded.right, violations: verifyLoaded(loaded.right, options) }
+  const [{ at, wanted, found }] = loaded.left as [PlanFault]
+  if (!isJudgeable(plan))
+    return { violations: refused(`it is no plan: ${at}: wanted ${wanted}, found ${found}`) }
+  const broken = verifyLoaded(plan, options)
+  return { plan, violations: broken.length > 0 ? broken : formViolations(plan, loaded.left) }
+}
+
+/** The laws of a plan that the loader has read, or that has enough of a plan's form. */
+export const verifyLoaded = (plan: Plan, options: VerifyOptions = {}): readonly Violation[] =>
+  withScratchArena(allocator => {
     const lanes = plan.lanes.length
     if (lanes * lanes > mostNumbers) return refused(`its ${lanes} lanes are more than can be judged`)
     const table = commandTableOf(plan, allocator)
@@ -66,7 +89,6 @@ export const verify = (plan: Plan, options: VerifyOptions = {}): readonly Violat
       return refused(`its ${lanes} lanes and ${table.events} events are more than can be judged`)
     return judge(table, options)
   })
-}
 
 const judge = (table: CommandTable, { safety = false, everyRank = false }: VerifyOptions) => {
   const report = new Report(table.plan)
@@ -96,24 +118,16 @@ const judge = (table: CommandTable, { safety = false, everyRank = false }: Verif
   return report.violations
 }
 
-/** The first error that the loader finds. */
-const formError = (plan: unknown): string => {
-  const loaded = parsePlan(plan)
-  if (E.isRight(loaded)) return 'parsePlan reads it, so give verify what parsePlan returns'
-  const { at, wanted, found } = loaded.left[0]
-  return `${at}: wanted ${wanted}, found ${found}`
-}
-
 const refused = (why: string): readonly Violation[] => {
   const law: Law = 'L7'
-  return [{ law, command: -1, message: `${law}: the plan: ${why}` }]
+  return [{ law, command: -1, message: shown(`${law}: the plan: ${why}`) }]
 }
 
 /**
  * Whether a value has enough of a plan's form for the replays, whatever its origin: ids may be out of range,
  * and commands may be anything (see checkIds). Loops, since `every` skips holes.
  */
-export const hasForm = (plan: Plan): boolean => {
+const hasForm = (plan: Plan): boolean => {
   if (!isObject(plan)) return false
   // The lists of a compiled plan are not read here, since reading would make them.
   if (flatCommandsOf(plan) === undefined && !hasLists(plan)) return false
@@ -130,6 +144,14 @@ export const hasForm = (plan: Plan): boolean => {
     isCount(plan.inFlight, limits.inFlight) &&
     isCount(plan.arenas ?? 1, limits.inFlight)
   )
+}
+
+const isJudgeable = (plan: Plan): boolean => {
+  try {
+    return hasForm(plan)
+  } catch {
+    return false // a getter or proxy of the caller threw
+  }
 }
 
 const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null

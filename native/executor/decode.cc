@@ -213,6 +213,9 @@ class Decoder {
     const std::uint64_t arena = spec_.devices[buffer.device].arenaBytes;
     return check(spec_.planned, "an offset without planned storage") &&
            check(onDevice, "only device buffers have a place in the arena") &&
+           // Their addresses are those of their slots, which a buffer of the arena does not get.
+           check(buffer.life != Life::input && buffer.life != Life::output,
+                 "an input or output has slots of its own, and no place in the arena") &&
            check(offset <= arena && buffer.bytes <= arena - offset, "reaches beyond the arena") &&
            check(offset % 16 == 0, "arenaOffset must be a multiple of 16");
   }

@@ -1,5 +1,8 @@
-import { verify as verifyPlan, verifyRanks } from '../../dsl/index.js'
+import { verifyRanks } from '../../dsl/index.js'
+import { verifyLoaded } from '../../dsl/internal.js'
+import { planName } from '../../dsl/ir/names.js'
 import { laws as allLaws, safetyLaws } from '../../dsl/ir/plan.js'
+import { shown } from '../../dsl/ir/show.js'
 import { parse } from './args.js'
 import { planIn } from './files.js'
 import { Misuse, type Output } from './io.js'
@@ -12,7 +15,7 @@ export const verify = async (args: readonly string[], out: Output): Promise<numb
   const plans = positionals.map(planIn)
   const safety = values.safety === true
   const one = plans.length === 1
-  const violations = one ? verifyPlan(plans[0]!, { safety }) : verifyRanks(plans, { safety })
+  const violations = one ? verifyLoaded(plans[0]!, { safety }) : verifyRanks(plans, { safety })
   const laws = safety ? safetyLaws : allLaws
   // A message names its law first: `L4: commands[17] (free w): …`.
   for (const { law, message } of violations) out.say(message.replace(`${law}: `, `${out.styles.bad(law)}  `))
@@ -20,8 +23,8 @@ export const verify = async (args: readonly string[], out: Output): Promise<numb
   if (ok) {
     const holds = out.styles.good(safety ? 'every law about safety holds' : 'every law holds')
     const commands = plans.reduce((sum, plan) => sum + plan.commands.length, 0)
-    const what = one ? `"${plans[0]!.name}"` : `${plans.length} ranks`
-    out.say(`${positionals.join(', ')}: ${holds}: ${laws.join(', ')} (${what}, ${commands} commands)`)
+    const what = one ? `"${planName(plans[0]!)}"` : `${plans.length} ranks`
+    out.say(`${shown(positionals.join(', '))}: ${holds}: ${laws.join(', ')} (${what}, ${commands} commands)`)
   }
   out.result(
     one

@@ -1,6 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { isProved, verify } from '../../dsl/index.js'
-import { granule, poolPeakOf } from '../../dsl/internal.js'
+import { isProved } from '../../dsl/index.js'
+import { granule, poolPeakOf, verifyLoaded } from '../../dsl/internal.js'
 import { parsePlan } from '../../dsl/ir/load.js'
 import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import { isRecord } from '../../dsl/ir/record.js'
@@ -19,7 +19,7 @@ export const checkedPlan = (plan: Plan): E.Either<readonly DeviceError[], Plan> 
   const parsed = parsePlan(plan)
   if (E.isLeft(parsed))
     return E.left(parsed.left.map((fault): DeviceError => ({ ...fault, _tag: 'BadPlan' })))
-  const [worst, ...others] = verify(parsed.right, { safety: true })
+  const [worst, ...others] = verifyLoaded(parsed.right, { safety: true })
   if (worst) return E.left([messages.brokenLaws(parsed.right, [worst, ...others])])
   return withinPool(parsed.right)
 }

@@ -76,14 +76,15 @@ describe('collectives, sends and receives of several ranks', () => {
     ])
   })
 
-  test.each<[string, Partial<Call>]>([
+  test.each<[string, Partial<Call>, Partial<Call>?]>([
     ['kind', { kind: 'reduceScatter' }],
     ['count', { count: 17 }],
     ['element type', { dtype: 'bf16' }],
     ['reduction', { how: 'max' }],
-    ['root', { root: 1 }],
-  ])('another %s', (_, change) => {
-    const [violation, ...more] = judged(ranks([all], script(sum(0)), script({ ...sum(0), ...change })))
+    ['root', { root: 1 }, { kind: 'broadcast', root: 0 }],
+  ])('another %s', (_, change, of = {}) => {
+    const call = { ...sum(0), ...of }
+    const [violation, ...more] = judged(ranks([all], script(call), script({ ...call, ...change })))
     expect(more).toEqual([])
     expect(violation).toMatchObject({ law: 'L8', rank: 1, command: 0 })
   })
