@@ -1,4 +1,5 @@
 import type { Fault } from './fault.js'
+import { shown, shownLines } from './show.js'
 
 // The title of each kind of error, by its tag; spec/types/titles.test-d.ts has the tags that must have one.
 const titles = {
@@ -105,6 +106,10 @@ const titles = {
 
 export type Titled = keyof typeof titles
 
+/** A field of an error beside its label. Lines of a log stay, and none of them looks like a line of the report. */
+const field = (label: string, text: string): string =>
+  `  ${label.padEnd(6)}  ${shownLines(text).replaceAll('\n', `\n${' '.repeat(10)}`)}`
+
 const sentence = (text: string): string => {
   const trimmed = text.trim()
   if (trimmed === '') return ''
@@ -129,20 +134,20 @@ export const render = (fault: Fault): string => {
   const title = Object.hasOwn(titles, _tag) ? titles[_tag as Titled] : _tag
   // Shown once where both are the same, as an option's name; an unknown place is not shown.
   const place = [at === 'unknown' ? '' : at, subject].filter(part => part !== '' && part !== undefined)
-  const where = [...new Set(place)].join(': ')
+  const where = shown([...new Set(place)].join(': '))
   const lines = [`${where ? `${where}: ` : ''}${title}. [${_tag}]`]
-  if (wanted) lines.push(`  wanted  ${wanted}`)
-  if (found) lines.push(`  found   ${found}`)
+  if (wanted) lines.push(field('wanted', wanted))
+  if (found) lines.push(field('found', found))
   for (const { bytes, name, because, at } of parts?.slice(0, mostParts) ?? [])
     lines.push(
-      `          ${grouped(bytes)}  ${[name, because].filter(Boolean).join(': ')}${at && ` (${at})`}`,
+      `          ${grouped(bytes)}  ${shown([name, because].filter(Boolean).join(': ') + (at && ` (${at})`))}`,
     )
   const others = parts?.slice(mostParts) ?? []
   if (others.length > 0) {
     const sum = others.reduce((total, { bytes }) => total + bytes, 0)
     lines.push(`          ${grouped(sum)}  in ${others.length} parts more`)
   }
-  if (next) lines.push(`  next    ${sentence(next)}`)
+  if (next) lines.push(field('next', sentence(next)))
   return lines.join('\n')
 }
 

@@ -1,13 +1,17 @@
 import type { CollectiveSpec, Plan, PlanNode } from './plan.js'
+import { shown } from './show.js'
 
 // A plan from another program may lack the target of an id, or have an empty name: the id then stands for it.
+// Its names may have characters that a terminal obeys: all texts take them from here.
 
-export const nodeName = (plan: Plan, node: number): string => plan.nodes[node]?.name || `node ${node}`
+export const planName = (plan: Plan): string => shown(plan.name)
+
+export const nodeName = (plan: Plan, node: number): string => shown(plan.nodes[node]?.name || `node ${node}`)
 
 export const bufferName = (plan: Plan, buffer: number): string =>
-  plan.buffers[buffer]?.name || `buffer ${buffer}`
+  shown(plan.buffers[buffer]?.name || `buffer ${buffer}`)
 
-export const laneName = (plan: Plan, lane: number): string => plan.lanes[lane]?.name || `lane ${lane}`
+export const laneName = (plan: Plan, lane: number): string => shown(plan.lanes[lane]?.name || `lane ${lane}`)
 
 /** As it stands in the middle of a sentence: `'w[3]'`. */
 export const quotedBuffer = (plan: Plan, buffer: number): string =>
@@ -19,7 +23,7 @@ export const quotedLane = (plan: Plan, lane: number): string =>
 
 /** `matmul 'y[3]'`. */
 export const quotedNode = (plan: Plan, node: number): string =>
-  plan.nodes[node]?.name ? `${plan.nodes[node].op} '${nodeName(plan, node)}'` : nodeName(plan, node)
+  plan.nodes[node]?.name ? `${shown(plan.nodes[node].op)} '${nodeName(plan, node)}'` : nodeName(plan, node)
 
 /** `w0`, `w0 and w1`, `w0, w1 and 3 more`. */
 export const joinNames = (names: readonly string[], most = 4): string => {
@@ -32,12 +36,15 @@ export const joinNames = (names: readonly string[], most = 4): string => {
 
 /** The user's line, `examples/x.ts:12:9`; empty where the plan does not give it. */
 export const placeOf = (node: PlanNode | undefined): string =>
-  node?.at === undefined || node.at === 'unknown' ? '' : node.at
+  node?.at === undefined || node.at === 'unknown' ? '' : shown(node.at)
+
+export const communicatorName = (plan: Plan, id: number): string =>
+  shown(plan.communicators?.[id]?.name ?? `communicator ${id}`)
 
 /** `allReduce sum of 1024 f32 over dp`. */
 export const collectiveName = (plan: Plan, spec: CollectiveSpec): string => {
   const { kind, how, count, dtype, peer, root, pairs } = spec
-  const over = plan.communicators?.[spec.communicator]?.name ?? `communicator ${spec.communicator}`
+  const over = communicatorName(plan, spec.communicator)
   const parts = [
     `${kind}${how === undefined ? '' : ` ${how}`} of ${count} ${dtype} over ${over}`,
     ...(kind === 'send' ? [`to ${peer}`] : kind === 'recv' ? [`from ${peer}`] : []),

@@ -1,4 +1,4 @@
-import { bufferName, collectiveName, laneName, nodeName } from './names.js'
+import { bufferName, collectiveName, communicatorName, laneName, nodeName, planName } from './names.js'
 import type { Command, Plan } from './plan.js'
 
 export { toJSON } from './json.js'
@@ -13,7 +13,7 @@ export { toJSON } from './json.js'
  *     copy   use w[3]          #after matmul[3] on math, its last reader
  */
 export const textOf = (plan: Plan): string => {
-  const width = Math.max(4, ...plan.lanes.map(lane => lane.name.length)) + 2
+  const width = Math.max(4, ...plan.lanes.map(({ id }) => laneName(plan, id).length)) + 2
   const marks = marksOf(plan)
   const edges = edgesOf(plan)
   const rows = plan.commands.map((command, c) => {
@@ -37,24 +37,24 @@ const header = (plan: Plan): string[] => {
     buffer => buffer.life !== 'tick' || buffer.alias !== undefined || plan.storage === 'planned',
   )
   return [
-    `plan ${plan.name}: ${plan.storage}, ${plan.inFlight} in flight`,
+    `plan ${planName(plan)}: ${plan.storage}, ${plan.inFlight} in flight`,
     `bound, bytes: ${[...sizes, `pinned: ${plan.bound.pinned}`].join(', ')}${kind}`,
     ...(plan.arena === undefined ? [] : [`arena, bytes: ${plan.arena.join(', ')}${arenasText(plan)}`]),
-    ...(plan.communicators ?? []).map(({ name, groups, size }) => {
+    ...(plan.communicators ?? []).map(({ id, groups, size }) => {
       const all = size === undefined ? 'all ranks' : `all ${size} ranks`
       const whom = groups === undefined ? all : groups.map(group => `[${group.join(', ')}]`).join(' ')
-      return `communicator ${name}: ${whom}`
+      return `communicator ${communicatorName(plan, id)}: ${whom}`
     }),
     `lanes: ${plan.lanes.map(lane => laneOf(plan, lane)).join(', ')}`,
     ...lasting.map(buffer => {
       const view =
         buffer.alias === undefined
           ? ''
-          : ` view of ${plan.buffers[buffer.alias]?.name} at ${buffer.aliasOffset ?? 0}`
+          : ` view of ${bufferName(plan, buffer.alias)} at ${buffer.aliasOffset ?? 0}`
       const place = buffer.offset === undefined ? '' : ` at ${buffer.offset}`
       const rate = buffer.rate === undefined ? '' : `, ${buffer.rate} a tick`
       const where = `${spaceOf(plan, buffer)}${rate}${place}${view}`
-      return `${buffer.life} ${buffer.name}: ${buffer.bytes} bytes, ${where}`
+      return `${buffer.life} ${bufferName(plan, buffer.id)}: ${buffer.bytes} bytes, ${where}`
     }),
     ...(plan.graphs ?? []).map(({ from, to, edges }, g) => {
       const runs = plan.commands.slice(from, to).filter(([op]) => op === 'run').length
@@ -66,10 +66,11 @@ const header = (plan: Plan): string[] => {
 const arenasText = ({ arenas = 1 }: Plan): string =>
   arenas === 1 ? '' : `; one for each of ${arenas} ticks in flight`
 
-const laneOf = ({ devices }: Plan, { name, priority, device }: Plan['lanes'][number]): string => {
+const laneOf = (plan: Plan, { id, priority, device }: Plan['lanes'][number]): string => {
+  const name = laneName(plan, id)
   const parts = [
     ...(priority === 0 ? [] : [`priority ${priority}`]),
-    ...(devices === 1 ? [] : [`device ${device}`]),
+    ...(plan.devices === 1 ? [] : [`device ${device}`]),
   ]
   return parts.length === 0 ? name : `${name} (${parts.join(', ')})`
 }

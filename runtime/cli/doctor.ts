@@ -1,5 +1,6 @@
 import { availableParallelism, freemem, totalmem } from 'node:os'
 import { renderAll } from '../../dsl/ir/messages.js'
+import { shown } from '../../dsl/ir/show.js'
 import { type NativeReport, native } from '../addon.js'
 import { type DeviceName, type DeviceSummary, devices } from '../device/devices.js'
 import { keptNext } from '../device/kept-files.js'
@@ -97,7 +98,7 @@ const saySettings = (
     say(`  None: ${allocConfVariables.join(', ')} are not set.`)
     return
   }
-  say(`  ${variable}=${text}`)
+  say(`  ${variable}=${shown(text)}`)
   say('  Read by Device.open(name, { environment: true }) alone, and by the sessions on that Device.')
   if (unread?.length) say(`  Not read beside it: ${unread.join(', ')}`)
   const { good, dim, bad } = styles

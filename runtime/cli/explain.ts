@@ -1,5 +1,7 @@
 import { explain as explainPlan } from '../../dsl/index.js'
 import { explanations } from '../../dsl/internal.js'
+import { planName } from '../../dsl/ir/names.js'
+import { shown } from '../../dsl/ir/show.js'
 import { oneOf, oneWord, parse } from './args.js'
 import { figuresOf } from './figures.js'
 import { outputFrom, save } from './files.js'
@@ -45,7 +47,7 @@ export const explain = async (args: readonly string[], out: Output): Promise<num
   }
   if (output !== undefined) {
     save(output, text, 'explanation')
-    out.say(`${output}: the plan "${plan.name}" as ${as}${opens[as]}`)
+    out.say(`${shown(output)}: the plan "${planName(plan)}" as ${as}${opens[as]}`)
     out.result({ ...summary, file: output })
     return 0
   }

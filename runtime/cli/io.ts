@@ -1,5 +1,6 @@
 import type { Fault } from '../../dsl/ir/fault.js'
 import { renderAll } from '../../dsl/ir/messages.js'
+import { shown, shownLines } from '../../dsl/ir/show.js'
 import { thrown } from '../values.js'
 
 /** The command line was used wrongly: exit status 2. */
@@ -47,6 +48,25 @@ export interface Styles {
   bad(text: string): string
 }
 
+// The codes of `styled`, which are no part of the text that they stand in.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the escapes of colours.
+const codes = /(\u001b\[(?:1|2|22|31|32|39)m)/
+
+/**
+ * Text as it goes to a terminal. Names are escaped where they enter a sentence; here is all else: paths, what
+ * the system or a program says, a plan as JSON.
+ */
+const terminal = (text: string, coloured: boolean): string =>
+  coloured
+    ? text
+        .split(codes)
+        .map((part, i) => (i % 2 === 1 ? part : shownLines(part)))
+        .join('')
+    : shownLines(text)
+
+/** One line of JSON, which leaves C1 controls and overrides of direction as they are. */
+const jsonLine = (value: object): string => shown(JSON.stringify(value))
+
 const styled = (on: boolean): Styles => {
   const code = (open: number, close: number) => (text: string) =>
     on ? `\u001b[${open}m${text}\u001b[${close}m` : text
@@ -70,12 +90,13 @@ export const makeOutput = (json: boolean): Output => {
     process.stdout.write = process.stderr.write.bind(process.stderr)
   }
   if (json) reserve()
+  const coloured = !json && colours()
   return {
     json,
-    say: text => void (json || write(`${text}\n`)),
-    result: value => void (json && write(`${JSON.stringify(value)}\n`)),
+    say: text => void (json || write(`${terminal(text, coloured)}\n`)),
+    result: value => void (json && write(`${jsonLine(value)}\n`)),
     reserve,
-    styles: styled(!json && colours()),
+    styles: styled(coloured),
   }
 }
 
@@ -87,9 +108,12 @@ const plain = (fault: Fault): object => {
     : { ...data, cause: cause instanceof Error ? cause.message : String(cause) }
 }
 
+/** Text on standard error. */
+export const note = (text: string): void => void process.stderr.write(`${terminal(text, false)}\n`)
+
 /** Reports on standard error what ended the command, and returns the exit status. */
 export const report = (error: unknown, json: boolean): number => {
-  const say = (text: string): void => void process.stderr.write(`${text}\n`)
+  const say = note
   if (error instanceof Misuse) {
     if (json) {
       const [found, ...next] = error.message.split('\n')
@@ -101,12 +125,12 @@ export const report = (error: unknown, json: boolean): number => {
         found,
         next: next.join('\n'),
       }
-      say(JSON.stringify({ errors: [{ ...fault, message: error.message }] }))
+      say(jsonLine({ errors: [{ ...fault, message: error.message }] }))
     } else say(`braid: ${error.message}`)
     return 2
   }
   if (error instanceof Failed) {
-    if (json) say(JSON.stringify({ errors: error.faults.map(plain) }))
+    if (json) say(jsonLine({ errors: error.faults.map(plain) }))
     else say(error.message)
     return 1
   }
@@ -115,7 +139,7 @@ export const report = (error: unknown, json: boolean): number => {
   const fault = (typeof error === 'object' && error !== null ? error : {}) as Partial<Fault>
   if (json)
     say(
-      JSON.stringify({
+      jsonLine({
         errors: [
           typeof fault?._tag === 'string' ? plainError(fault as Fault) : { _tag: 'Unexpected', message },
         ],

@@ -1,6 +1,8 @@
 import { explain, type Machine } from '../../dsl/index.js'
 import { jsonParts } from '../../dsl/ir/json.js'
+import { planName } from '../../dsl/ir/names.js'
 import type { Plan } from '../../dsl/ir/plan.js'
+import { shown } from '../../dsl/ir/show.js'
 import { textOf, toJSON } from '../../dsl/ir/text.js'
 import { oneOf, oneWord, parse } from './args.js'
 import { outputFrom, save } from './files.js'
@@ -55,7 +57,7 @@ export const plan = async (args: readonly string[], out: Output): Promise<number
   const made = compiled(await loadProgram(path), compiler)
   if (output !== undefined) {
     save(output, as === 'json' ? jsonParts(made) : written(made, as, machine), 'plan')
-    out.say(`${output}: the plan "${made.name}" as ${as}`)
+    out.say(`${shown(output)}: the plan "${planName(made)}" as ${as}`)
     out.result({ program: made.name, as, file: output })
     return 0
   }

@@ -1,8 +1,9 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { irOf, type Lease, type Program } from '../../dsl/index.js'
 import { plural, type Repeatable, repeatable } from '../../dsl/internal.js'
-import { joinNames } from '../../dsl/ir/names.js'
+import { joinNames, laneName, planName } from '../../dsl/ir/names.js'
 import type { Plan } from '../../dsl/ir/plan.js'
+import { shown } from '../../dsl/ir/show.js'
 import type { HostOptions } from '../addon.js'
 import { Block, bytesOf } from '../device/block.js'
 import { errorsOf, RunError } from '../errors.js'
@@ -18,7 +19,7 @@ import { type CheckResult, check, type Values } from './check.js'
 import { figuresOf } from './figures.js'
 import { refuseUnwritable, save } from './files.js'
 import { type EndingSignal, exitStatus, Interrupted, interruptible } from './interrupt.js'
-import { Failed, Misuse, type Output, report as reportError } from './io.js'
+import { Failed, Misuse, note, type Output, report as reportError } from './io.js'
 import { type CompileFlags, compiled, compileFlags, compilerOf } from './planned.js'
 import { loadProgram } from './program.js'
 import { Reloading } from './reload.js'
@@ -105,7 +106,7 @@ const watched = async (
             count++
             lease[Symbol.dispose]()
           }),
-      note: text => void process.stderr.write(`braid: ${path}: ${text}\n`),
+      note: text => note(`braid: ${shown(path)}: ${shown(text)}`),
       problem: error =>
         void reportError(error instanceof RunError ? runFailed(path, error) : error, out.json),
     }
@@ -314,8 +315,8 @@ const describe = (plan: Plan, done: Done, trace: string | undefined, { styles }:
   const rows: (readonly string[])[] = [
     [
       'plan',
-      `${plan.name}: ${plan.lanes.length} ${plan.lanes.length === 1 ? 'lane' : 'lanes'} ` +
-        `(${plan.lanes.map(({ name }) => name).join(', ')}), ` +
+      `${planName(plan)}: ${plan.lanes.length} ${plan.lanes.length === 1 ? 'lane' : 'lanes'} ` +
+        `(${plan.lanes.map(({ id }) => laneName(plan, id)).join(', ')}), ` +
         (graphs === undefined
           ? `a tick is ${run} runs, ${wait} waits, ${use} uses, ${elided} elided`
           : `a tick is ${run} runs in ${graphs} ${graphs === 1 ? 'graph' : 'graphs'} with ${edges} edges`),

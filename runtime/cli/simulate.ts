@@ -1,6 +1,8 @@
 import { machines, type Simulation, simulate as simulatePlan } from '../../dsl/index.js'
 import { type Comparison, compareWith, ticksOf } from '../../dsl/internal.js'
+import { planName } from '../../dsl/ir/names.js'
 import type { Plan } from '../../dsl/ir/plan.js'
+import { shown } from '../../dsl/ir/show.js'
 import { oneWord, parse } from './args.js'
 import { Failed, Misuse, type Output } from './io.js'
 import { machineFrom } from './machine.js'
@@ -88,7 +90,7 @@ const describe = (plan: Plan, simulation: Simulation, { styles }: Output): strin
     ]),
   ]
   return [
-    `${styles.bold(plan.name)} on ${machine}`,
+    `${styles.bold(planName(plan))} on ${shown(machine)}`,
     table(rows.map(([label, text]) => [styles.bold(label!), text!])),
     '',
     table(lanes),
@@ -108,8 +110,8 @@ const describeComparison = ({ ticks, tick, lanes, operations }: Comparison, { st
     Number.isFinite(ratio) ? ratio.toFixed(3) : 'never planned',
   ]
   const head = (what: string): string[] => [what, 'planned ms', 'measured ms', 'ratio']
-  const shown = operations.slice(0, most)
-  const rest = operations.length - shown.length
+  const listed = operations.slice(0, most)
+  const rest = operations.length - listed.length
   return [
     styles.bold(`against ${ticks} measured ${ticks === 1 ? 'tick' : 'ticks'}`),
     table([head('tick'), ['', ...cells(tick)]]),
@@ -118,7 +120,7 @@ const describeComparison = ({ ticks, tick, lanes, operations }: Comparison, { st
     '',
     table([
       [...head('operation'), 'lane', 'at'],
-      ...shown.map(run => [run.name, ...cells(run), run.lane, run.at]),
+      ...listed.map(run => [run.name, ...cells(run), run.lane, run.at]),
     ]),
     ...(rest > 0 ? [`and ${rest} more, whose times differ less`] : []),
   ].join('\n')

@@ -1,4 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
+import { shown } from '../../dsl/ir/show.js'
 import { figuresOf } from '../device/snapshot/layout.js'
 import { parseSnapshot } from '../device/snapshot/read.js'
 import type { AllocatorSnapshot } from '../device/snapshot/snapshot.js'
@@ -73,7 +74,7 @@ export const snapshot = async (args: readonly string[], out: Output): Promise<nu
   if (output !== undefined) {
     save(output, made, 'snapshot')
     const open = as === 'torch' ? '; open it at https://pytorch.org/memory_viz' : ''
-    out.say(`${output}: the snapshot as ${as}${open}`)
+    out.say(`${shown(output)}: the snapshot as ${as}${open}`)
     out.result({ file: path, as, output, ...summary(given) })
     return 0
   }

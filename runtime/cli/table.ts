@@ -2,7 +2,9 @@
  * Rows in aligned columns, two spaces apart. Columns whose every cell is a number (or empty) stand on the
  * right.
  */
-export const table = (rows: readonly (readonly string[])[], indent = ''): string => {
+export const table = (given: readonly (readonly string[])[], indent = ''): string => {
+  // A cell is one line; what else a terminal obeys, beside colours, goes where the text leaves.
+  const rows = given.map(row => row.map(cell => cell.replaceAll('\n', '\\n')))
   const columns = rows.reduce((most, row) => Math.max(most, row.length), 0)
   const widths = Array.from({ length: columns }, (_, c) =>
     rows.reduce((most, row) => Math.max(most, visible(row[c] ?? '')), 0),

@@ -1,3 +1,4 @@
+import { shown } from '../../dsl/ir/show.js'
 import { size } from '../values.js'
 import type { BlockObserver, BlockRecord, Core } from './core.js'
 
@@ -60,6 +61,6 @@ export class LeakDetector implements BlockObserver {
     const place = this.#core.sites.words(site)
     const allocated = place === '' ? '' : ` Allocated at ${place}.`
     const advice = 'Free blocks with free(), or declare them with using.'
-    process.emitWarning(`${what}.${allocated} ${advice}`, { type: 'BraidLeak' })
+    process.emitWarning(shown(`${what}.${allocated} ${advice}`), { type: 'BraidLeak' })
   }
 }

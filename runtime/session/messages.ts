@@ -4,6 +4,7 @@
 import { referenceForm } from '../../dsl/internal.js'
 import type { Fault } from '../../dsl/ir/fault.js'
 import type { Plan, PlanBuffer, PlanNode, Violation } from '../../dsl/ir/plan.js'
+import { shown } from '../../dsl/ir/show.js'
 import type { NativeFailure } from '../addon.js'
 import type { Block } from '../device/block.js'
 import { failureText, isNativeFailure } from '../device/open-failure.js'
@@ -538,7 +539,7 @@ export const tickFailed = (failure: NativeFailure, plan: Plan): RunError => {
 
 // ---- warnings ---------------------------------------------------------------------------------------------
 
-const warn = (message: string): void => process.emitWarning(message, { type: 'BraidWarning' })
+const warn = (message: string): void => process.emitWarning(shown(message), { type: 'BraidWarning' })
 
 export const warnUnfinishedTick = (input: string, had: number, wanted: number): void =>
   warn(
@@ -585,12 +586,12 @@ export const warnLeasesOut = (
       'that a lane copies it to, or compile with more inFlight',
   ].filter((_, of) => (of === 0 ? leased : kept).length > 0)
   process.emitWarning(
-    `a run of "${name}" waits for ${held.join('; and for ')}, so no tick can run until one is given back. ` +
+    `a run of "${shown(name)}" waits for ${held.join('; and for ')}, so no tick can run until one is given back. ` +
       `Next: ${next.join('; and ')}`,
     {
       type: 'BraidWarning',
       code: leased.length === 0 ? 'BRAID_SLOTS_IN_GRAPHS' : 'BRAID_LEASES_OUT',
-      detail: `the run was started at ${started}`,
+      detail: `the run was started at ${shown(started)}`,
     },
   )
 }

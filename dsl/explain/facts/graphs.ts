@@ -100,7 +100,7 @@ export const graphsOf = (plan: Plan): Graphs | undefined => {
       (plan.arenas ?? 1) > 1
         ? 'what accesses states is a graph of its own, so that the rest of ticks overlaps'
         : `it runs on device ${device}`
-    const ends = node && `${node.name}: ${whyNoNode(node) ?? other}`
+    const ends = node && `${nodeName(plan, node.id)}: ${whyNoNode(node) ?? other}`
     const others = [...used].filter(lane => lane !== runs[0]).map(lane => laneName(plan, lane))
     return {
       nodes: runs.length,

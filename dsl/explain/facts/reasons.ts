@@ -1,4 +1,4 @@
-import { bufferName, laneName, nodeName, placeOf } from '../../ir/names.js'
+import { bufferName, laneName, nodeName, placeOf, planName } from '../../ir/names.js'
 import type { BoundKind, Plan } from '../../ir/plan.js'
 import { type Held, heldAtPeak } from '../../memory/held.js'
 import { commandTableOf } from '../../order/command-table.js'
@@ -313,7 +313,7 @@ export const reasonsOf = (plan: Plan): Reasons => {
   const graphs = graphsOf(plan)
   const mode = modeOf(plan)
   return {
-    name: plan.name,
+    name: planName(plan),
     bound: plan.bound,
     ...(mode === '' ? {} : { mode }),
     ...(graphs === undefined ? {} : { graphs }),

@@ -1,4 +1,4 @@
-import { bufferName, joinNames, nodeName } from '../../ir/names.js'
+import { bufferName, communicatorName, joinNames, nodeName } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
 import { conflictsOf } from '../../order/conflicting-communicators.js'
 import { type Access, overlap, type Run } from './runs.js'
@@ -114,7 +114,7 @@ export class Waits {
     for (const [earlier, later] of this.around(before, after, seen)) {
       const [one, other] = [this.communicatorOf(earlier), this.communicatorOf(later)]
       if (one === undefined || other === undefined || this.conflicting.get(one)?.has(other) !== true) continue
-      const [first, second] = [one, other].map(id => this.plan.communicators![id]!.name)
+      const [first, second] = [one, other].map(id => communicatorName(this.plan, id))
       const whose = later === after ? 'it' : nodeName(this.plan, later.node)
       const call = nodeName(this.plan, earlier.node)
       return `${first} and ${second} share ranks, on all of which ${whose} comes after ${call}`

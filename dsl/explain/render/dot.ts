@@ -1,4 +1,4 @@
-import { laneName, nodeName, placeOf } from '../../ir/names.js'
+import { laneName, nodeName, placeOf, planName } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
 import { linksOf, runsOf } from '../facts/runs.js'
 import { Waits } from '../facts/why-wait.js'
@@ -18,7 +18,7 @@ export const dotOf = (plan: Plan): string => {
   const waits = new Waits(plan, runs)
   const number = new Map(runs.map((run, i) => [run, i]))
   const lines = [
-    `digraph ${quoted(plan.name)} {`,
+    `digraph ${quoted(planName(plan))} {`,
     '  rankdir=LR; compound=true; fontname="sans-serif"; ' +
       'node [shape=box, style=rounded, fontname="sans-serif", fontsize=11]; ' +
       'edge [fontname="sans-serif", fontsize=9];',

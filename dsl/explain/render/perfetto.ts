@@ -1,3 +1,4 @@
+import { planName } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
 import { because } from '../facts/bounds.js'
 import { criticalPath } from '../facts/critical.js'
@@ -16,7 +17,7 @@ export const perfettoOf = (plan: Plan, timeline: Timeline | undefined): string =
   const spans = all.length <= most ? all : all.filter(({ tick }) => Math.abs(tick - timeline!.tick) <= 1)
   const pace = new Set(timeline === undefined ? [] : criticalPath(timeline).spans)
   const chunks = traceJson(plan, spans, {
-    process: `${plan.name}, predicted for ${timeline?.machine ?? 'nothing'}`,
+    process: `${planName(plan)}, predicted for ${timeline?.machine ?? 'nothing'}`,
     category: span => (pace.has(span) ? `${span.resource},pace` : span.resource),
     args: span => ({ because: because(span, timeline!) }),
   })

@@ -1,4 +1,4 @@
-import { laneName, nodeName, placeOf } from '../../ir/names.js'
+import { laneName, nodeName, placeOf, planName } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
 import { type Arrow, arrowsOf } from '../facts/arrows.js'
 import { type Bounds, because, boundsOf, paceText } from '../facts/bounds.js'
@@ -88,8 +88,8 @@ export const timelineSvg = (plan: Plan, known: Timeline | undefined): string => 
   const height = bottom + 26 + page.margin
   const title =
     known === undefined
-      ? `${plan.name}: runs nothing`
-      : `${plan.name}: a tick in ${timeOf(tickUs)} on ${machine}`
+      ? `${planName(plan)}: runs nothing`
+      : `${planName(plan)}: a tick in ${timeOf(tickUs)} on ${machine}`
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${page.width} ${short(height)}" ` +
       `width="${page.width}" height="${short(height)}" role="img" aria-labelledby="braid-title braid-text">`,

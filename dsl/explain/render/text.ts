@@ -1,3 +1,4 @@
+import { planName } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
 import type { Held, HeldPart, Why } from '../../memory/held.js'
 import { plural, sizeOf } from '../facts/names.js'
@@ -215,7 +216,7 @@ export const textOf = (plan: Plan, reasons: Reasons, timing: readonly string[]):
   const work = `${plural(plan.nodes.length, 'operation')} on ${plural(plan.lanes.length, 'lane')}`
   const windows = choices.windows.some(({ gathers }) => gathers) ? 'uploads and gathers' : 'uploads'
   return `${[
-    `${plan.name}: ${work}, ${plural(plan.inFlight, 'tick')} in flight`,
+    `${planName(plan)}: ${work}, ${plural(plan.inFlight, 'tick')} in flight`,
     `bound: ${devices} of device memory, ${sizeOf(plan.bound.pinned)} of pinned memory${kindText(plan)}`,
     ...(reasons.mode === undefined ? [] : ['', `mode ${reasons.mode}`]),
     ...(reasons.graphs === undefined

@@ -70,7 +70,8 @@ function* eventsOf<Run extends TracedRun>(
       tid: run.lane,
       ts: run.start,
       dur: run.end - run.start,
-      name: nodeName(plan, run.node),
+      // As the plan has it, by which a trace is compared with its plan. JSON escapes it.
+      name: plan.nodes[run.node]?.name || nodeName(plan, run.node),
       cat: category(run),
       args: { tick: run.tick, ...args?.(run), ...(at === '' ? {} : { at }) },
     }

@@ -1,6 +1,7 @@
 import { isLeft } from 'fp-ts/lib/Either.js'
 import { BraidError } from '../../ir/braid-error.js'
 import type { Plan } from '../../ir/plan.js'
+import { shown } from '../../ir/show.js'
 import { peakOf } from '../../memory/peak.js'
 import type { MeasuredTimes } from '../cost.js'
 import { machineOf } from '../load.js'
@@ -77,8 +78,9 @@ const machineFrom = (machine: Machine | string): Machine => {
 /** Lane names as unique keys: a repeated name gets the lane's number. */
 export const laneNames = ({ lanes }: Plan): readonly string[] => {
   const count = new Map<string, number>()
-  for (const { name } of lanes) count.set(name, (count.get(name) ?? 0) + 1)
-  return lanes.map(({ id, name }) => (count.get(name)! > 1 ? `${name}#${id}` : name))
+  const names = lanes.map(({ name }) => shown(name))
+  for (const name of names) count.set(name, (count.get(name) ?? 0) + 1)
+  return names.map((name, id) => (count.get(name)! > 1 ? `${name}#${id}` : name))
 }
 
 /**

@@ -1,6 +1,7 @@
 // What a picture of a snapshot shows, whether it is drawn as text or as SVG: sums, names, and a bar of equal
 // columns for each segment.
 import { plural } from '../../../dsl/internal.js'
+import { shown as escaped } from '../../../dsl/ir/show.js'
 import type {
   AllocatorSnapshot,
   BlockState,
@@ -219,10 +220,7 @@ export const sizeOf = (bytes: number): string => {
  * turn the direction of writing are spelt out, so that no name steers a terminal.
  */
 export const shown = (name: string, most = 60): string => {
-  const visible = name.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, unseen => {
-    const code = unseen.codePointAt(0)!.toString(16).toUpperCase()
-    return `\\u{${code}}`
-  })
+  const visible = escaped(name)
   const characters = Array.from(visible)
   return characters.length <= most ? visible : `${characters.slice(0, most - 1).join('')}…`
 }
