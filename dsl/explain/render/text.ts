@@ -1,4 +1,4 @@
-import { planName } from '../../ir/names.js'
+import { nodeName, planName } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
 import type { Held, HeldPart, Why } from '../../memory/held.js'
 import { plural, sizeOf } from '../facts/names.js'
@@ -172,7 +172,7 @@ const reachedAt = (plan: Plan, { command }: Held): string => {
   if (at === undefined) return 'at any time'
   const next = plan.commands.slice(command).find(other => other[0] === 'run')
   const node = next?.[0] === 'run' ? plan.nodes[next[1]] : undefined
-  return node === undefined ? 'at the end of the tick' : `right before ${node.name}`
+  return node === undefined ? 'at the end of the tick' : `right before ${nodeName(plan, node.id)}`
 }
 
 const heldSections = (plan: Plan, { held }: Reasons): string[] =>
