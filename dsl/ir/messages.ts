@@ -106,7 +106,7 @@ const titles = {
 
 export type Titled = keyof typeof titles
 
-/** A field of an error beside its label. Lines of a log stay, and none of them looks like a line of the report. */
+/** A field of an error beside its label. Further lines of a log are indented: none is a line of the report. */
 const field = (label: string, text: string): string =>
   `  ${label.padEnd(6)}  ${shownLines(text).replaceAll('\n', `\n${' '.repeat(10)}`)}`
 

@@ -2,7 +2,7 @@ import type { Law, Plan, Violation } from '../ir/plan.js'
 import type { PlanFault } from '../ir/reader.js'
 import { Report } from './report.js'
 
-/** Faults of form as violations: of bytes that nothing has written (L1), of places and sizes (L3), others (L7). */
+/** Faults of form as violations: bytes that nothing has written (L1), places and sizes (L3), others (L7). */
 export const formViolations = (plan: Plan, faults: readonly PlanFault[]): readonly Violation[] => {
   const report = new Report(plan)
   for (const { _tag, at, subject, wanted, found } of faults) {

@@ -586,7 +586,8 @@ export const warnLeasesOut = (
       'that a lane copies it to, or compile with more inFlight',
   ].filter((_, of) => (of === 0 ? leased : kept).length > 0)
   process.emitWarning(
-    `a run of "${shown(name)}" waits for ${held.join('; and for ')}, so no tick can run until one is given back. ` +
+    `a run of "${shown(name)}" waits for ${held.join('; and for ')}, ` +
+      `so no tick can run until one is given back. ` +
       `Next: ${next.join('; and ')}`,
     {
       type: 'BraidWarning',

@@ -1,4 +1,4 @@
-// Plans from files with one wrong field, each opened and run in a process that they may not end: each is refused, or
+// Plans from files with one wrong field, opened and run in a process that they may not end: each is refused, or
 // yields what it would yield in any memory. A sample of all fields here; all changes of all fields with
 // `node --import tsx spec/fixtures/broken-plans.ts 1 1 0`.
 import { spawnSync } from 'node:child_process'

@@ -1,5 +1,5 @@
-// Names come from files of any origin. No text that is made of them has a character that a terminal obeys or does
-// not show, or a line that the plan did not give it.
+// Names come from files of any origin. No text that is made of them has a character that a terminal obeys or
+// does not show, or a line that the plan did not give it.
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
