@@ -1,66 +1,64 @@
 import type { CollectiveSpec, PlanCommunicator } from './plan.js'
+import { elementBytes } from './tensor.js'
 
-/** A rank of a group: how many ranks the group has, and the rank's place, where it is known. */
+/** A rank of a group: how many ranks the group has, at least and at most, and its place, where it is known. */
 export interface Seat {
-  /** At least so many. */
-  readonly size: number
-  readonly isExact: boolean
+  readonly least: number
+  readonly most: number
   readonly place?: number
 }
 
-/**
- * What a plan alone says of its rank's group: the number of ranks where all groups have one, else the least.
- * Only the plans of all ranks say the place.
- */
+/** What a plan alone says of its rank's group. Only the plans of all ranks say the place. */
 export const seatIn = (communicator: PlanCommunicator | undefined): Seat => {
   const { size, groups } = communicator ?? {}
-  if (groups === undefined) return { size: size ?? 1, isExact: size !== undefined }
-  const sizes = groups.map(({ length }) => length)
-  const least = sizes.reduce((a, b) => Math.min(a, b), sizes[0] ?? 1)
-  return { size: Math.max(1, least), isExact: sizes.every(size => size === least) }
+  const sizes = groups?.map(({ length }) => length) ?? (size === undefined ? [] : [size])
+  if (sizes.length === 0) return { least: 1, most: Number.POSITIVE_INFINITY }
+  const least = sizes.reduce((a, b) => Math.min(a, b))
+  return { least: Math.max(1, least), most: sizes.reduce((a, b) => Math.max(a, b)) }
 }
 
-/** The elements that a rank's call reads from its first buffer on, and writes. */
+/** Parts of `count` elements: none, one, or one for each rank of the group. */
+type Parts = 0 | 1 | 'ranks'
+
+/** In NCCL's terms. `root`: the side on which only the root has parts. */
+const parts: Readonly<
+  Record<CollectiveSpec['kind'], { reads: Parts; writes: Parts; root?: 'reads' | 'writes' }>
+> = {
+  allReduce: { reads: 1, writes: 1 },
+  allGather: { reads: 1, writes: 'ranks' },
+  reduceScatter: { reads: 'ranks', writes: 1 },
+  allToAll: { reads: 'ranks', writes: 'ranks' },
+  broadcast: { reads: 1, writes: 1, root: 'reads' },
+  reduce: { reads: 1, writes: 1, root: 'writes' },
+  gather: { reads: 1, writes: 'ranks', root: 'writes' },
+  scatter: { reads: 'ranks', writes: 1, root: 'reads' },
+  permute: { reads: 1, writes: 1 },
+  send: { reads: 1, writes: 0 },
+  recv: { reads: 0, writes: 1 },
+}
+
+/** Bytes of a buffer, from its first one on. */
 export interface CollectiveReach {
-  readonly reads: number
-  readonly writes: number
-  /** Whether it is known that it writes no more: else it may write all of a buffer. */
-  readonly isExact: boolean
+  /** What any rank needs, whichever it is. */
+  readonly needed: number
+  /** What the root, or every rank where there is none, is sure to access; and the most that it may. */
+  readonly least: number
+  readonly most: number
 }
 
-/**
- * The bytes of each kind, in NCCL's terms: `count` is one rank's part. A part for each rank is read by
- * `reduceScatter` and `allToAll` and at the root of a `scatter`; it is written by `allGather` and `allToAll`
- * and at the root of a `gather`. Of a root whose place is unknown the least is asked that any rank needs.
- */
-export const collectiveReach = ({ kind, count, root }: CollectiveSpec, seat: Seat): CollectiveReach => {
-  const { size, isExact, place } = seat
-  const all = count * size
-  const isRoot = place === root
-  /** At the root only, and elsewhere nothing. */
-  const atRoot = (elements: number): number => (place === undefined ? count : isRoot ? elements : 0)
-  const isPlaced = place !== undefined
-  switch (kind) {
-    case 'allGather':
-      return { reads: count, writes: all, isExact }
-    case 'allToAll':
-      return { reads: all, writes: all, isExact }
-    case 'reduceScatter':
-      return { reads: all, writes: count, isExact: true }
-    case 'scatter':
-      return { reads: atRoot(all), writes: count, isExact: true }
-    case 'gather':
-      return { reads: count, writes: atRoot(all), isExact: isExact && isPlaced }
-    case 'reduce':
-      return { reads: count, writes: atRoot(count), isExact: true }
-    case 'broadcast':
-      return { reads: atRoot(count), writes: count, isExact: true }
-    case 'send':
-      return { reads: count, writes: 0, isExact: true }
-    case 'recv':
-      return { reads: 0, writes: count, isExact: true }
-    case 'allReduce':
-    case 'permute':
-      return { reads: count, writes: count, isExact: true }
+/** The bytes that a rank's call reads of each buffer that it reads, and writes of each that it writes. */
+export const collectiveReach = (
+  { kind, count, dtype, root }: CollectiveSpec,
+  { least, most, place }: Seat,
+): { readonly reads: CollectiveReach; readonly writes: CollectiveReach } => {
+  const bytes = count * elementBytes[dtype]
+  const reach = (side: 'reads' | 'writes'): CollectiveReach => {
+    const isRootOnly = parts[kind].root === side
+    if (isRootOnly && place !== undefined && place !== root) return { needed: 0, least: 0, most: 0 }
+    const times = (ranks: number) =>
+      bytes * (parts[kind][side] === 'ranks' ? ranks : Number(parts[kind][side]))
+    const needed = isRootOnly && place === undefined ? bytes : times(least)
+    return { needed, least: times(least), most: bytes === 0 ? 0 : times(most) }
   }
+  return { reads: reach('reads'), writes: reach('writes') }
 }

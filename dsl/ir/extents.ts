@@ -12,12 +12,8 @@ import { resultElements } from './map-rows.js'
 import type { CollectiveSpec, Plan } from './plan.js'
 import { type DType, elementBytes } from './tensor.js'
 
-/**
- * An access of a run outside its buffer, of bytes that nothing has written, or at an address that the device
- * cannot use.
- */
+/** An access of a run outside its buffer, or at an address that the device cannot use. */
 export interface OutOfBounds {
-  readonly tag: 'Extent' | 'Unwritten'
   readonly command: number
   readonly node: number
   /** The buffer; -1: the run has another number of reads or writes than its kernel. */
@@ -27,11 +23,11 @@ export interface OutOfBounds {
 }
 
 /**
- * Memory safety of every run whose node has a kernel: each reads and writes inside its buffers only, reads no
- * bytes that the kernels before it left unwritten, and at addresses that are multiples of the element's size
- * (anything else is a sticky error of the device). What a `cuda` kernel accesses cannot be checked. Ids must
- * be in range: the loader checks them first. `seats`: of each communicator, the rank's group as the plans of
- * all ranks have it; absent: as far as this plan says.
+ * Memory safety of every run whose node has a kernel: each reads and writes inside its buffers only, and at
+ * addresses that are multiples of the element's size (anything else is a sticky error of the device). What a
+ * `cuda` kernel accesses cannot be checked. Ids must be in range: the loader checks them first. Which bytes
+ * hold values, and which ones a run may write over, is judged in run-bytes.ts. `seats`: of each communicator,
+ * the rank's group as the plans of all ranks have it; absent: as far as this plan says.
  */
 export const outOfBounds = (
   plan: Plan,
@@ -39,26 +35,19 @@ export const outOfBounds = (
   seats?: readonly (Seat | undefined)[],
 ): readonly OutOfBounds[] => {
   const found: OutOfBounds[] = []
-  const written = new Written(plan)
   for (let command = 0; command < plan.commands.length && found.length < most; command++) {
     const run = plan.commands[command]!
     if (run[0] !== 'run') continue
     const { kernel, collective } = plan.nodes[run[1]] ?? {}
     const need = kernel && needsOf(kernel)
-    const add = (buffer: number, wanted: string, is: string, tag: OutOfBounds['tag'] = 'Extent') =>
-      found.push({ tag, command, node: run[1], buffer, wanted, found: is })
+    const add = (buffer: number, wanted: string, is: string) =>
+      found.push({ command, node: run[1], buffer, wanted, found: is })
     if (collective !== undefined) {
       const { communicator } = collective
       const seat = seats?.[communicator] ?? seatIn(plan.communicators?.[communicator])
-      checkCollective(plan, collective, seat, run[3], run[4], written, add)
-    } else if (need === undefined) for (const id of run[4]) written.add(id)
-    if (kernel === undefined || need === undefined) continue
-    for (const i of need.inPlace ?? []) {
-      const [read, write] = [run[3][i], run[4][i]]
-      if (read === undefined || write === undefined) continue
-      const [from, to] = [placeOf(plan, read), placeOf(plan, write)]
-      if (from !== to) add(write, `write ${i} in the memory of read ${i}, ${from}`, `it is ${to}`)
+      checkCollective(plan, collective, seat, run[3], run[4], add)
     }
+    if (kernel === undefined || need === undefined) continue
     for (const [what, wants, gets] of [
       ['reads', need.reads, run[3]],
       ['writes', need.writes, run[4]],
@@ -78,25 +67,6 @@ export const outOfBounds = (
             `${verb} within its ${buffer.bytes} bytes`,
             `its ${kernel.kind} reaches to byte ${reach.end}`,
           )
-        const there = what === 'reads' ? written.bytesOf(buffer.id) : undefined
-        if (there !== undefined && reach.end > there)
-          add(
-            buffer.id,
-            `${verb} within the ${there} bytes that have been written of '${buffer.name}'`,
-            `its ${kernel.kind} reaches to byte ${reach.end}`,
-            'Unwritten',
-          )
-        if (what === 'writes' && !need.inPlace?.includes(i)) {
-          const covers = reach.covers ?? reach.end
-          if (buffer.life === 'output' && covers < buffer.bytes)
-            add(
-              buffer.id,
-              `${verb} all of the ${buffer.bytes} bytes that the host reads`,
-              `its ${kernel.kind} writes ${covers}`,
-              'Unwritten',
-            )
-          written.add(buffer.id, reach)
-        }
         const place = (buffer.aliasOffset ?? 0) + (plan.buffers[buffer.alias ?? buffer.id]?.offset ?? 0)
         if (place % reach.align !== 0)
           add(buffer.id, `${verb} at a multiple of ${reach.align} bytes`, `it lies at byte ${place}`)
@@ -113,85 +83,29 @@ const checkCollective = (
   seat: Seat,
   reads: readonly number[],
   writes: readonly number[],
-  written: Written,
-  add: (buffer: number, wanted: string, found: string, tag?: OutOfBounds['tag']) => void,
+  add: (buffer: number, wanted: string, found: string) => void,
 ): void => {
-  const { kind, dtype } = spec
   const reach = collectiveReach(spec, seat)
-  const bytesOf = (elements: number) => elements * elementBytes[dtype]
-  const check = (id: number, elements: number, verb: string) => {
+  const check = (id: number, needed: number, verb: string) => {
     const { bytes } = buffers[id]!
-    if (!(bytesOf(elements) <= bytes))
-      add(
-        id,
-        `${elements} ${dtype} within its ${bytes} bytes`,
-        `its ${kind} ${verb} byte ${bytesOf(elements)}`,
-      )
+    if (needed <= bytes) return
+    const elements = needed / elementBytes[spec.dtype]
+    add(id, `${elements} ${spec.dtype} within its ${bytes} bytes`, `its ${spec.kind} ${verb} byte ${needed}`)
   }
-  for (const id of reads) {
-    check(id, reach.reads, 'reads to')
-    const there = written.bytesOf(id)
-    if (there !== undefined && bytesOf(reach.reads) > there)
-      add(
-        id,
-        `a read within the ${there} bytes that have been written of '${buffers[id]!.name}'`,
-        `its ${kind} reads to byte ${bytesOf(reach.reads)}`,
-        'Unwritten',
-      )
-  }
-  for (const id of writes) {
-    check(id, reach.writes, 'writes to')
-    const { life, bytes } = buffers[id]!
-    const end = reach.isExact ? bytesOf(reach.writes) : bytes
-    if (life === 'output' && end < bytes)
-      add(id, `all of the ${bytes} bytes that the host reads`, `its ${kind} writes ${end}`, 'Unwritten')
-    written.add(id, { first: 0, end, align: elementBytes[dtype] })
-  }
-}
-
-/** How many bytes of each buffer of a tick have been written, as far as that is known. */
-class Written {
-  private readonly bytes: Float64Array
-
-  constructor(private readonly plan: Plan) {
-    this.bytes = new Float64Array(plan.buffers.length)
-  }
-
-  /** So many from the first one on; undefined where it is not known, or all may be. */
-  bytesOf(id: number): number | undefined {
-    const bytes = this.bytes[id]!
-    return bytes === 0 || bytes === Number.POSITIVE_INFINITY ? undefined : bytes
-  }
-
-  /** `reach`: absent where it is not known what is written. */
-  add(id: number, reach?: Reach): void {
-    const { alias, bytes, life } = this.plan.buffers[id]!
-    // What lives longer has had a value before.
-    if (life !== 'tick') return
-    const covers = reach === undefined || alias !== undefined ? bytes : (reach.covers ?? reach.end)
-    // Whoever writes parts by views writes the whole, as far as this is to say.
-    const root = alias ?? id
-    const known = alias !== undefined || covers >= bytes ? Number.POSITIVE_INFINITY : covers
-    this.bytes[root] = Math.max(this.bytes[root]!, known)
-  }
-}
-
-/** Where the bytes of a buffer are. */
-const placeOf = ({ buffers }: Plan, id: number): string => {
-  const { alias = id, aliasOffset = 0 } = buffers[id]!
-  return `byte ${aliasOffset} of buffer ${alias}`
+  for (const id of reads) check(id, reach.reads.needed, 'reads to')
+  for (const id of writes) check(id, reach.writes.needed, 'writes to')
 }
 
 /** Bytes [first, end) that an access touches, and the size that its address is a multiple of. */
-interface Reach {
+export interface Reach {
   readonly first: number
   readonly end: number
   readonly align: number
-  /** Of a write, the bytes in between that it writes; absent: all. */
+  /** Of a write, how many bytes from the first one on it is sure to write; absent: all. */
   readonly covers?: number
 }
 
-interface Needs {
+export interface Needs {
   readonly reads: readonly Reach[]
   readonly writes: readonly Reach[]
   /** The writes that are the memory of the read of the same number. */
@@ -205,7 +119,20 @@ const dense = (count: number, dtype: DType): Reach => ({
 })
 
 /** The write that offers scratch to a library, where there is one. */
-const scratch = (bytes = 0): readonly Reach[] => (bytes > 0 ? [{ first: 0, end: bytes, align: 1 }] : [])
+const scratch = (bytes = 0): readonly Reach[] =>
+  bytes > 0 ? [{ first: 0, end: bytes, align: 1, covers: 0 }] : []
+
+/** Elements that lie one after the other from the first one on: `row` of each of `sizes` at `strides`. */
+const contiguous = (sizes: readonly number[], strides: readonly number[], row: number): number => {
+  const dims = strides.map((stride, d) => ({ stride, size: sizes[d]! })).filter(({ size }) => size > 1)
+  dims.sort((x, y) => x.stride - y.stride)
+  let length = row
+  for (const { stride, size } of dims) {
+    if (stride !== length) break
+    length *= size
+  }
+  return length
+}
 
 type NeedsOf<Spec> = (kernel: Spec) => Needs | undefined
 
@@ -248,7 +175,8 @@ const needs: {
       const [first, end] = matmulReach(operand, batch, sizes)
       return { first: first * bytes, end: end * bytes, align: bytes }
     }
-    const result = { ...of(c, [m, n]), covers: batch * m * n * elementBytes[c.dtype] }
+    const covers = contiguous([batch], [c.batchStride], m * n) * elementBytes[c.dtype]
+    const result = { ...of(c, [m, n]), covers }
     const bias = epilogue.bias ? [dense(n, c.dtype)] : []
     const auxiliary = epilogue.auxiliary ? [{ ...result, align: auxiliaryAlignment }] : []
     return {
@@ -272,7 +200,7 @@ const needs: {
     ): Reach => {
       const end = operand.strides.reduce((sum, step, d) => sum + step * (sizes[d]! - 1), operand.offset + row)
       const bytes = elementBytes[of]
-      const covers = sizes.reduce((product, count) => product * count, row) * bytes
+      const covers = contiguous(sizes, operand.strides, row) * bytes
       return { first: operand.offset * bytes, end: end * bytes, align: bytes, covers }
     }
     const seen = [batch, heads, queries, keys]
@@ -360,4 +288,5 @@ const needs: {
   cuda: () => undefined,
 }
 
-const needsOf = (kernel: KernelSpec): Needs | undefined => (needs[kernel.kind] as NeedsOf<KernelSpec>)(kernel)
+export const needsOf = (kernel: KernelSpec): Needs | undefined =>
+  (needs[kernel.kind] as NeedsOf<KernelSpec>)(kernel)

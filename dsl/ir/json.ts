@@ -36,6 +36,7 @@ const listed = [
   'communicator',
   'count',
   'peerAccess',
+  'donates',
   'after',
   'flops',
   'movedBytes',

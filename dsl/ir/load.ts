@@ -15,7 +15,9 @@ import {
   type PlanLane,
   type PlanNode,
 } from './plan.js'
+import { runsOf } from './plan-runs.js'
 import { Enough, type PlanFault, Reader, show } from './reader.js'
+import { byteFaults } from './run-bytes.js'
 import { viewErrors } from './views.js'
 
 export { limits } from './limits.js'
@@ -164,10 +166,12 @@ const readPlan = (r: Reader, value: unknown): Plan => {
   }
   checkViews(r, plan)
   checkTotal(r, plan)
-  // Fields are compared, and extents checked only where every id is valid.
+  // Fields are compared, and extents checked, only where every id is valid; which bytes hold values is judged
+  // where all extents are.
   if (r.faults.length > 0) return plan
   checkAgreement(r, plan)
   checkExtents(r, plan)
+  if (r.faults.length === 0) checkBytes(r, plan)
   return plan
 }
 
@@ -308,6 +312,7 @@ const readNode = (r: Reader, value: unknown, index: number, counts: Counts): Pla
   const kernel = get('kernel')
   const collective = get('collective')
   const after = get('after')
+  const donates = get('donates')
   const peerAccess = get('peerAccess')
   const flops = work('flops')
   const movedBytes = work('movedBytes')
@@ -323,6 +328,7 @@ const readNode = (r: Reader, value: unknown, index: number, counts: Counts): Pla
       ? {}
       : { collective: readCollective(r, collective, `${at}.collective`, counts.communicators) }),
     ...(after === undefined ? {} : { after: readAfter(r, after, `${at}.after`, counts) }),
+    ...(donates === undefined ? {} : { donates: readDonates(r, donates, `${at}.donates`) }),
     ...(peerAccess === undefined ? {} : { peerAccess: r.boolean(peerAccess, `${at}.peerAccess`) }),
     ...(flops === undefined ? {} : { flops }),
     ...(movedBytes === undefined ? {} : { movedBytes }),
@@ -336,6 +342,13 @@ const readAfter = (r: Reader, value: unknown, at: string, counts: Counts): NonNu
       r.id(words[0], `${at}[${i}][0]`, counts.nodes, 'node'),
       r.oneOf(words[1], `${at}[${i}][1]`, ['start', 'finish']),
     ]
+  })
+
+const readDonates = (r: Reader, value: unknown, at: string): NonNullable<PlanNode['donates']> =>
+  r.list(value, at, limits.accesses).map((given, i) => {
+    const words = r.list(given, `${at}[${i}]`, 2)
+    const place = (word: unknown, j: number) => r.integer(word, `${at}[${i}][${j}]`, 0, limits.accesses - 1)
+    return [place(words[0], 0), place(words[1], 1)]
   })
 
 const readGraph = (r: Reader, value: unknown, index: number, counts: Counts): PlanGraph => {
@@ -498,7 +511,7 @@ const checkExtents = (r: Reader, plan: Plan): void => {
     const node = plan.nodes[access.node]!
     const subject = access.buffer < 0 ? `'${node.name}'` : `'${plan.buffers[access.buffer]!.name}'`
     r.fault(
-      access.tag,
+      'Extent',
       `commands[${access.command}]`,
       subject,
       access.wanted,
@@ -506,4 +519,16 @@ const checkExtents = (r: Reader, plan: Plan): void => {
       `correct the kernel of node ${access.node} ('${node.name}') or the buffer`,
     )
   }
+}
+
+const checkBytes = (r: Reader, plan: Plan): void => {
+  for (const { tag, command, node, buffer, wanted, found, next } of byteFaults(runsOf(plan), limits.faults))
+    r.fault(
+      tag,
+      `commands[${command}]`,
+      `'${plan.buffers[buffer]!.name}'`,
+      wanted,
+      found,
+      `${next}: node ${node} ('${plan.nodes[node]!.name}')`,
+    )
 }

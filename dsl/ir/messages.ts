@@ -92,6 +92,7 @@ const titles = {
   BadAlias: 'Invalid view of a buffer',
   BadKernel: 'The kernel contradicts itself',
   Extent: 'The kernel would reach outside of its buffers',
+  Overwrite: 'A run would write over bytes that it reads',
   Unwritten: 'Bytes that nothing has written would be read',
   CannotRead: 'The file cannot be read',
   CannotWrite: 'The file cannot be written',

@@ -125,6 +125,11 @@ export interface PlanNode {
    * has come to them.
    */
   readonly after?: readonly (readonly [node: number, when: 'start' | 'finish'])[]
+  /**
+   * Of a user's kernel: the writes that are the memory of a read, by their places among its writes and reads.
+   * No other write of it may lie over a read.
+   */
+  readonly donates?: readonly (readonly [write: number, read: number])[]
   /** Its kernel reads or writes memory of other devices in place; a copy always may. */
   readonly peerAccess?: boolean
   /**

@@ -15,6 +15,7 @@ export type PlanFaultTag =
   | 'BadAlias' // a view of a view, or one that leaves its root
   | 'BadKernel' // a kernel that contradicts itself
   | 'Extent' // a kernel that would reach outside its buffers
+  | 'Overwrite' // a run that may read bytes which it has written itself
   | 'Unwritten' // a kernel, or the host, that would read bytes which no kernel has written
 
 /** Why a text or value is not a plan, and where in it. */

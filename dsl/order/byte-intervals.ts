@@ -1,3 +1,4 @@
+import { lowerBound } from '../collections/lower-bound.js'
 import type { ArrayAllocator } from '../collections/scratch-arena.js'
 import type { Plan } from '../ir/plan.js'
 import { eachBuffer } from './compiled-plan.js'
@@ -127,15 +128,4 @@ const cutsOf = (
     cuts.set(r, Float64Array.from([0, ...inside]).sort())
   }
   return cuts
-}
-
-/** How many of some sorted numbers are less than `value`. */
-export const lowerBound = (sorted: ArrayLike<number>, value: number, length = sorted.length): number => {
-  let low = 0
-  for (let high = length; low < high; ) {
-    const middle = (low + high) >> 1
-    if (sorted[middle]! < value) low = middle + 1
-    else high = middle
-  }
-  return low
 }

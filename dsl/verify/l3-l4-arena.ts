@@ -1,7 +1,7 @@
 import { IntervalMap } from '../collections/interval-map.js'
+import { lowerBound } from '../collections/lower-bound.js'
 import { commandText, quotedBuffer } from '../ir/names.js'
 import { ownBytesFrom } from '../memory/arenas.js'
-import { lowerBound } from '../order/byte-intervals.js'
 import { type CommandTable, Kind, Op } from '../order/command-table.js'
 import { LastAccesses } from '../order/last-accesses.js'
 import type { Replay } from '../order/replay.js'

@@ -9,6 +9,7 @@ import { type CommandTable, commandTableOf, mostNumbers } from '../order/command
 import { eachBuffer, flatCommandsOf } from '../order/compiled-plan.js'
 import { Replay } from '../order/replay.js'
 import { formViolations } from './form.js'
+import { checkBytes } from './l1-l2-bytes.js'
 import { checkArena } from './l3-l4-arena.js'
 import { checkPrecise } from './l5-precise.js'
 import { checkMinimal } from './l6-minimal.js'
@@ -96,6 +97,7 @@ const judge = (table: CommandTable, { safety = false, everyRank = false }: Verif
   checkIds(table, report)
   checkPlaces(table, report)
   checkWaits(table, report)
+  checkBytes(table, report)
   // 2. Order and lifetimes: L1 to L4. `needed`: by use, whether it alone holds back some free.
   const needed = table.allocator.uint8(table.uses)
   const replay = new Replay(table)

@@ -60,6 +60,7 @@ export class Nodes implements Listing<PlanNode> {
   private readonly where: Where[]
   private readonly work: Work[]
   private readonly shared = new Map<number, PlanNode['collective']>()
+  private readonly donates = new Map<number, NonNullable<PlanNode['donates']>>()
   private readonly after = new Map<number, NonNullable<PlanNode['after']>[number][]>()
   /** The largest relative error that any operation may have. */
   readonly tolerance: number
@@ -79,7 +80,13 @@ export class Nodes implements Listing<PlanNode> {
       this.where[i] = operation.at
       this.work[i] = workOf(operation)
       if (operation.tolerance > tolerance) tolerance = operation.tolerance
-      if (operation.user !== undefined) kernels.set(i, operation.user)
+      if (operation.user !== undefined) {
+        kernels.set(i, operation.user)
+        const pairs = operation.user.donates.flatMap((read, write) =>
+          read === undefined ? [] : [[write, read] as const],
+        )
+        if (pairs.length > 0) this.donates.set(i, pairs)
+      }
       const { collective } = operation
       if (collective === undefined) continue
       const { ranks: _, ...said } = collective
@@ -102,13 +109,16 @@ export class Nodes implements Listing<PlanNode> {
     const { op, kernel, flops, movedBytes } = this.work[id]!
     const name = this.name[id]!
     const at = String(this.where[id]!)
-    if (kernel !== undefined && this.after.size === 0) return { id, op, name, at, kernel, flops, movedBytes }
+    if (kernel !== undefined && this.after.size === 0 && this.donates.size === 0)
+      return { id, op, name, at, kernel, flops, movedBytes }
     const collective = this.shared.get(id)
+    const donates = this.donates.get(id)
     const after = this.after.get(id)
     return {
       ...{ id, op, name, at },
       ...(kernel === undefined ? {} : { kernel }),
       ...(collective === undefined ? {} : { collective }),
+      ...(donates === undefined ? {} : { donates }),
       ...{ flops, movedBytes },
       ...(after === undefined ? {} : { after }),
     }

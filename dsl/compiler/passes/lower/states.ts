@@ -1,7 +1,6 @@
 import type { GraphNode } from '../../../ir/graph.js'
-import type { KernelSpec } from '../../../ir/kernel-spec.js'
-import { hasRows, rowAxis } from '../../../ir/map-rows.js'
-import { elementBytes } from '../../../ir/tensor.js'
+import { mayOverwrite } from '../../../ir/in-place.js'
+import { hasRows } from '../../../ir/map-rows.js'
 import type { Change, CopiedFor, Operation } from '../../analysis/ir.js'
 import { donatesBackwards } from '../../analysis/taken-memory.js'
 import type { Lowering } from './lowering.js'
@@ -17,33 +16,6 @@ import type { Lowering } from './lowering.js'
 interface Touch {
   readonly by: number[]
   readonly writers: number[]
-}
-
-/**
- * Why a kernel may not write a result over this operand; undefined where it may. A map may, where at each point it reads the element at the place
- * that it writes, and both element types have one size. It reads all operands of a point before it writes any
- * result of it, so the others may lie over operands too. A kernel that reduces rows reads other elements too,
- * after some are written; but not where all results, and the operand, are numbers of the same row. Then all
- * threads of a row read the operand, and only what the one that writes has read is written.
- */
-const whyCopied = (
-  kernel: KernelSpec | undefined,
-  operand: number,
-  result: number,
-): CopiedFor | undefined => {
-  if (kernel?.kind !== 'map') return 'order of elements'
-  const { shape, operands, results } = kernel
-  const isOfRows = results.every(({ row }) => row === true)
-  if (!isOfRows && hasRows(kernel)) return 'reduced rows'
-  const { dtype, offset, strides, indexed } = operands[operand]!
-  const along = isOfRows ? rowAxis(kernel) : -1
-  let dense = 1
-  for (let d = shape.length - 1; d >= 0; d--) {
-    if (shape[d] !== 1 && strides[d] !== (d === along ? 0 : dense)) return 'order of elements'
-    if (d !== along) dense *= shape[d]!
-  }
-  const isAligned = offset === 0 && elementBytes[dtype] === elementBytes[results[result]!.dtype]
-  return indexed === undefined && isAligned ? undefined : 'order of elements'
 }
 
 type Decided = { readonly maker: number } | { readonly copied: CopiedFor; readonly reader?: number }
@@ -117,10 +89,13 @@ class States {
     const later = this.touches.get(state)!.by.find(other => other > maker)
     if (later !== undefined) return { copied: 'later reader', reader: later }
     const { reads, writes, kernel } = this.operation(maker)
-    const result = writes.findIndex(write => buffers[write]!.root === root)
-    for (const [i, read] of reads.entries()) {
-      const copied = buffers[read]!.root === state ? whyCopied(kernel, i, result) : undefined
-      if (copied !== undefined) return { copied }
+    const write = writes.findIndex(id => buffers[id]!.root === root)
+    for (const [read, id] of reads.entries()) {
+      const { root: memory, offset, bytes } = buffers[id]!
+      const overlap = { read, write, distance: offset, readBytes: bytes, writtenBytes: own.bytes }
+      if (memory !== state || (kernel !== undefined && mayOverwrite(kernel, overlap))) continue
+      const isReduced = kernel?.kind === 'map' && hasRows(kernel)
+      return { copied: isReduced ? 'reduced rows' : 'order of elements' }
     }
     return { maker }
   }

@@ -1,0 +1,94 @@
+import { needsOf } from './extents.js'
+import type { KernelSpec, MapSpec } from './kernel-spec.js'
+import { hasRows, rowAxis } from './map-rows.js'
+import type { CollectiveSpec, PlanNode } from './plan.js'
+import { elementBytes } from './tensor.js'
+
+/** A read and a write of one run that share bytes. */
+export interface Overlap {
+  /** Their places among the reads and among the writes of the run. */
+  readonly read: number
+  readonly write: number
+  /** From the first byte of the written buffer to the first byte of the read one. */
+  readonly distance: number
+  /** Bytes of the two buffers. */
+  readonly readBytes: number
+  readonly writtenBytes: number
+}
+
+/**
+ * A map reads all operands of a point before it writes any result of it. So a result may lie over an operand
+ * whose element at each point is at the place that is written, where both element types have one size. A
+ * kernel that reduces rows reads other elements too, after some are written; but not where all results, and
+ * the operand, are numbers of the same row. Then all threads of a row read the operand, and only what the one
+ * that writes has read is written.
+ */
+const readsWhereItWrites = (kernel: MapSpec, { read, write, distance }: Overlap): boolean => {
+  const { shape, operands, results } = kernel
+  const [operand, result] = [operands[read], results[write]]
+  if (operand === undefined || result === undefined) return false
+  const isOfRows = results.every(({ row }) => row === true)
+  if (!isOfRows && hasRows(kernel)) return false
+  const { dtype, offset, strides, indexed } = operand
+  const along = isOfRows ? rowAxis(kernel) : -1
+  let dense = 1
+  for (let d = shape.length - 1; d >= 0; d--) {
+    if (shape[d] !== 1 && strides[d] !== (d === along ? 0 : dense)) return false
+    if (d !== along) dense *= shape[d]!
+  }
+  const bytes = elementBytes[dtype]
+  return indexed === undefined && distance + offset * bytes === 0 && bytes === elementBytes[result.dtype]
+}
+
+/** The write is the memory of the read of the same number, by what the kernel is. */
+const isSameMemory = (kernel: KernelSpec, { read, write, distance }: Overlap): boolean =>
+  read === write && distance === 0 && needsOf(kernel)?.inPlace?.includes(write) === true
+
+const isDonated = (
+  { read, write, distance, readBytes, writtenBytes }: Overlap,
+  donates: NonNullable<PlanNode['donates']>,
+): boolean =>
+  distance === 0 && readBytes === writtenBytes && donates.some(([to, from]) => to === write && from === read)
+
+const never = (): boolean => false
+
+// Of a copy not even equal ranges may overlap. Each of the others reads elements after it has written some.
+const promises: {
+  readonly [Kind in KernelSpec['kind']]: (
+    kernel: Extract<KernelSpec, { readonly kind: Kind }>,
+    overlap: Overlap,
+    donates: NonNullable<PlanNode['donates']>,
+  ) => boolean
+} = {
+  copy: never,
+  map: readsWhereItWrites,
+  matmul: never,
+  attention: isSameMemory,
+  conv: never,
+  reduce: never,
+  scan: never,
+  gather: never,
+  scatterAdd: never,
+  append: isSameMemory,
+  join: never,
+  random: never,
+  // Its author has promised it, or not.
+  cuda: (_kernel, overlap, donates) => isDonated(overlap, donates),
+}
+
+/**
+ * Whether a kernel yields the same where a write lies over a read so. The compiler asks before it writes in
+ * place, and a plan that does so is accepted on this answer alone. `donates` are those of the node.
+ */
+export const mayOverwrite = (
+  kernel: KernelSpec,
+  overlap: Overlap,
+  donates: NonNullable<PlanNode['donates']> = [],
+): boolean => (promises[kernel.kind] as (...given: unknown[]) => boolean)(kernel, overlap, donates)
+
+/**
+ * Of collectives NCCL allows it where what is sent and received begin at one byte. Those that send or receive
+ * several parts need a place that depends on the rank, and one plan may be of all ranks.
+ */
+export const mayReceiveOver = ({ kind }: CollectiveSpec, { distance }: Overlap): boolean =>
+  distance === 0 && (kind === 'allReduce' || kind === 'reduce' || kind === 'broadcast')
