@@ -1,7 +1,7 @@
 import type { CollectiveSpec, PlanCommunicator } from './plan.js'
 import { elementBytes } from './tensor.js'
 
-/** A rank of a group: how many ranks the group has, at least and at most, and its place, where it is known. */
+/** A rank of a group: how many ranks the group has, at least and at most; and its place, if known. */
 export interface Seat {
   readonly least: number
   readonly most: number

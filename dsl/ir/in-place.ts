@@ -1,7 +1,7 @@
 import { needsOf } from './extents.js'
 import type { KernelSpec, MapSpec } from './kernel-spec.js'
 import { hasRows, rowAxis } from './map-rows.js'
-import type { CollectiveSpec, PlanNode } from './plan.js'
+import type { CollectiveSpec } from './plan.js'
 import { elementBytes } from './tensor.js'
 
 /** A read and a write of one run that share bytes. */
@@ -15,6 +15,9 @@ export interface Overlap {
   readonly readBytes: number
   readonly writtenBytes: number
 }
+
+/** By write of a user's kernel: the read whose memory it is. */
+export type Donations = ReadonlyMap<number, number>
 
 /**
  * A map reads all operands of a point before it writes any result of it. So a result may lie over an operand
@@ -46,9 +49,8 @@ const isSameMemory = (kernel: KernelSpec, { read, write, distance }: Overlap): b
 
 const isDonated = (
   { read, write, distance, readBytes, writtenBytes }: Overlap,
-  donates: NonNullable<PlanNode['donates']>,
-): boolean =>
-  distance === 0 && readBytes === writtenBytes && donates.some(([to, from]) => to === write && from === read)
+  donates: Donations,
+): boolean => distance === 0 && readBytes === writtenBytes && donates.get(write) === read
 
 const never = (): boolean => false
 
@@ -57,7 +59,7 @@ const promises: {
   readonly [Kind in KernelSpec['kind']]: (
     kernel: Extract<KernelSpec, { readonly kind: Kind }>,
     overlap: Overlap,
-    donates: NonNullable<PlanNode['donates']>,
+    donates: Donations,
   ) => boolean
 } = {
   copy: never,
@@ -80,11 +82,8 @@ const promises: {
  * Whether a kernel yields the same where a write lies over a read so. The compiler asks before it writes in
  * place, and a plan that does so is accepted on this answer alone. `donates` are those of the node.
  */
-export const mayOverwrite = (
-  kernel: KernelSpec,
-  overlap: Overlap,
-  donates: NonNullable<PlanNode['donates']> = [],
-): boolean => (promises[kernel.kind] as (...given: unknown[]) => boolean)(kernel, overlap, donates)
+export const mayOverwrite = (kernel: KernelSpec, overlap: Overlap, donates: Donations = new Map()): boolean =>
+  (promises[kernel.kind] as (...given: unknown[]) => boolean)(kernel, overlap, donates)
 
 /**
  * Of collectives NCCL allows it where what is sent and received begin at one byte. Those that send or receive

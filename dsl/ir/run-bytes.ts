@@ -140,8 +140,9 @@ class RunBytes {
     known.set(kernel, found)
     const isWhole = found.reads.length === reads.length && found.writes.length === writes.length
     if (kernel.kind !== 'cuda') return isWhole ? found : never
-    const allows = (overlap: Overlap): boolean => mayOverwrite(kernel, overlap, donates)
-    return donates === undefined ? found : { ...found, inPlace: donates, allows }
+    if (donates === undefined) return found
+    const donations = new Map(donates)
+    return { ...found, inPlace: donates, allows: overlap => mayOverwrite(kernel, overlap, donations) }
   }
 
   private access(buffer: number, index: number, reach: Reach | undefined, bytes?: number): Access {

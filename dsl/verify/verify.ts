@@ -29,8 +29,9 @@ import { Safety } from './safety.js'
  *
  * | law | |
  * |---|---|
- * | L1  | every read is after the write it sees |
- * | L2  | every write is after all earlier reads and writes of those bytes, across ticks too |
+ * | L1  | every read is after the write it sees, and nothing reads bytes that a kernel left unwritten |
+ * | L2  | every write is after all earlier reads and writes of those bytes, across ticks too; a run writes over
+ *         bytes that it reads only where its kernel reads them first |
  * | L3  | a tick buffer is allocated once, before its first access, and freed once, after its last |
  * | L4  | at a free, each foreign lane's last access is marked by a use, or before the event of another use
  *         of that buffer, or before some command already issued on the home lane |
