@@ -8,7 +8,11 @@ import { compile, type Graph, type Plan, render } from '../../dsl/index.js'
 import { tracesOf } from '../../dsl/memory/plan-trace.js'
 import { poolPeakFrom } from '../../dsl/memory/pool-peak.js'
 import { commandTableOf } from '../../dsl/order/command-table.js'
-import { largeProgram, type Shape } from '../fixtures/graphs/large.js'
+import { type Shape as LargeShape, largeProgram } from '../fixtures/graphs/large.js'
+import { training } from './model-bodies.js'
+
+/** `training`: a step of a GPT of GPT-2's width, its gradients and all weights after it, of so many layers. */
+type Shape = LargeShape | 'training'
 
 /** A graph to compile; `lanes` that the program names. */
 interface Subject {
@@ -22,6 +26,7 @@ interface Subject {
    * of passes are those of its own operations.
    */
   readonly fuse: boolean
+  readonly mode: 'eager' | 'graph'
 }
 
 /**
@@ -62,9 +67,13 @@ const processorMs = (): number => {
   return (user + system) / 1000
 }
 
+const trainingStep = (layers: number): Graph =>
+  training({ batch: 8, tokens: 1024, vocabulary: 256, width: 768, heads: 12, layers }).graph as Graph
+
 /** Describes and compiles once, in this process. */
-const measure = ({ shape, nodes: size, lanes, replayed, fuse }: Subject): Figures => {
-  let program: (() => Graph) | undefined = largeProgram(shape, size, lanes)
+const measure = ({ shape, nodes: size, lanes, replayed, fuse, mode }: Subject): Figures => {
+  let program: (() => Graph) | undefined =
+    shape === 'training' ? () => trainingStep(size) : largeProgram(shape, size, lanes)
   const opened = processorMs()
   const source = program()
   program = undefined // and with it the program's own lists
@@ -79,7 +88,7 @@ const measure = ({ shape, nodes: size, lanes, replayed, fuse }: Subject): Figure
   })
   const wall = performance.now()
   const began = processorMs()
-  const plan = compile(source, { mode: 'eager', fuse })
+  const plan = compile(source, { mode, fuse })
   const ms = processorMs() - began
   observePasses(undefined)
   if (isLeft(plan)) throw new Error(render(plan.left[0]))
@@ -142,6 +151,7 @@ interface Row {
   readonly lanes?: number
   readonly replayed?: true
   readonly fuse?: true
+  readonly mode?: 'graph'
   /** Milliseconds of `compile` at each size; the usual limit where there is none. */
   readonly most?: Readonly<Record<number, number>>
 }
@@ -162,7 +172,7 @@ const fusedShapes = [
 /**
  * Rows without `fuse` are compiled with `fuse: false`: a graph is planned once, with an operation for each
  * node. With `fuse` it is planned as it is and with fused kernels. Of `streamed` so many layers, of `outputs`
- * and `shared` so many values, of `scans` so many; else nodes.
+ * and `shared` so many values, of `scans` so many, of `training` layers; else nodes.
  */
 const table: readonly Row[] = [
   { shape: 'cholesky', sizes, replayed: true },
@@ -184,6 +194,7 @@ const table: readonly Row[] = [
   ...fusedShapes.map(shape => ({ shape, sizes: [10_000, 100_000], fuse: true }) as const),
   { shape: 'cholesky', sizes: [250_000], fuse: true },
   { shape: 'stencil', sizes: [250_000], fuse: true },
+  { shape: 'training', sizes: [12, 24, 48, 96], fuse: true, mode: 'graph' },
 ]
 
 const limits = {
@@ -197,7 +208,7 @@ const limits = {
   describeMs: 6_000,
 }
 
-const line = ({ shape, nodes, lanes, fuse }: Subject, figures: Figures): string => {
+const line = ({ shape, nodes, lanes, fuse, mode }: Subject, figures: Figures): string => {
   const { describeMs, ms, verifyMs, listsMs, mb, passes, bound, kind, peak, steady } = figures
   const parts = Object.entries(passes).map(([pass, ms]) => `${pass} ${ms.toFixed(0)}`)
   const replay =
@@ -205,19 +216,23 @@ const line = ({ shape, nodes, lanes, fuse }: Subject, figures: Figures): string 
       ? ''
       : `, ${(bound / peak).toFixed(3)} of the pool's peak ${steady === 'yes' ? '' : 'so far '}${peak}`
   return (
-    `${shape.padEnd(11)} ${String(nodes).padStart(7)}, ${lanes} lanes${fuse ? ', fused' : ''}: ` +
+    `${shape.padEnd(11)} ${String(nodes).padStart(7)}, ${lanes} lanes${fuse ? ', fused' : ''}${mode === 'graph' ? ', as a graph' : ''}: ` +
     `described in ${describeMs.toFixed(0)} ms, compiled in ${ms.toFixed(0)} ms, ${mb.toFixed(0)} MB; of it verify ${verifyMs.toFixed(0)} ms; ` +
     `lists of commands ${listsMs.toFixed(0)} ms more (${parts.join(', ')}); bound ${bound} (${kind})${replay}`
   )
 }
 
-const isWithin = ({ nodes }: Subject, figures: Figures, most: number): boolean =>
+/** What `fuse` may take grows with the nodes of a graph; of `training` `nodes` are layers. */
+const mostFuse = ({ shape, nodes }: Subject): number =>
+  limits.fuseMs * Math.max(1, shape === 'training' ? nodes / 24 : nodes / 100_000)
+
+const isWithin = (subject: Subject, figures: Figures, most: number): boolean =>
   figures.ms <= most &&
   figures.describeMs <= limits.describeMs &&
   figures.verifyMs <= limits.verifyMs &&
   figures.mb <= limits.mb &&
   figures.passes['synchronize']! <= limits.synchronizeMs &&
-  (figures.passes['fuse'] ?? 0) <= limits.fuseMs * Math.max(1, nodes / 100_000) &&
+  (figures.passes['fuse'] ?? 0) <= mostFuse(subject) &&
   (figures.peak === undefined || figures.bound <= limits.overPeak * figures.peak)
 
 export const bench = {
@@ -230,10 +245,18 @@ export const bench = {
   ): Promise<{ rows: Record<string, number | string>[]; ok: boolean }> => {
     const rows: Record<string, number | string>[] = []
     let ok = true
-    for (const { shape, sizes, lanes = 8, replayed = false, fuse = false, most = {} } of table) {
+    for (const {
+      shape,
+      sizes,
+      lanes = 8,
+      replayed = false,
+      fuse = false,
+      mode = 'eager',
+      most = {},
+    } of table) {
       const times = new Map<number, number>()
       for (const nodes of sizes) {
-        const subject = { shape, nodes, lanes, replayed, fuse }
+        const subject: Subject = { shape, nodes, lanes, replayed, fuse, mode }
         const figures = measured(subject)
         const { passes, ...rest } = figures
         times.set(nodes, rest.ms)

@@ -1,6 +1,5 @@
 import type { CompileError } from '../../ir/graph.js'
 import { limits } from '../../ir/limits.js'
-import type { BoundKind } from '../../ir/plan.js'
 import { show } from '../../ir/show.js'
 import { h200 } from '../../machine/h200.js'
 import { machineOf } from '../../machine/load.js'
@@ -28,11 +27,10 @@ export interface Settings {
   readonly memoryIsGiven: boolean
   /**
    * By device, then of pinned memory: bytes beyond which a plan is not taken, so that its bound need not be
-   * known. `kind`: that of the bound which they are. No option: see `search/choose-fusion.ts`.
+   * known. No option: see `search/choose-fusion.ts`.
    */
   readonly enough?: {
     readonly bytes: readonly number[]
-    readonly kind: BoundKind | undefined
     readonly in: 'first tick' | 'any tick'
   }
   readonly storage: 'pooled' | 'planned'

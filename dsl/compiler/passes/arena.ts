@@ -110,12 +110,7 @@ const placesOf = (
   home: Int32Array,
 ): Arena & { readonly members: Int32Array[]; readonly held: number[] } => {
   const { buffers, lanes, settings } = ir
-  const most =
-    settings.memory === 'small'
-      ? 0
-      : typeof settings.memory === 'number'
-        ? settings.memory
-        : Number.POSITIVE_INFINITY
+  const most = typeof settings.memory === 'number' ? settings.memory : Number.POSITIVE_INFINITY
   const devices = lanes.reduce((most, { device }) => Math.max(most, device + 1), 1)
   const slots = slotsOf(ir, devices)
   const offset = new Float64Array(buffers.length).fill(-1)
@@ -201,9 +196,8 @@ const boundedBy =
  *
  * Waits that data, windows and each buffer's own return need come first, and give every operation its clock.
  * Two buffers share bytes where by these clocks the last accesses of one are before the first access of the
- * other, and the last accesses of the other before the one comes again in the next tick. Under `memory:
- * BYTES`, where an arena would grow beyond them, and with `small`, where that takes fewer bytes, issue order
- * alone decides: there lanes are made to wait.
+ * other, and the last accesses of the other before the one comes again in the next tick. Where an arena would
+ * grow beyond `memory: BYTES` issue order alone decides: there lanes are made to wait.
  */
 export const arena = (ordered: Ordered): Passed<Bounded> => {
   const ranges = liveRangesOf(ordered)

@@ -57,10 +57,9 @@ const poolOf = (
   { settings: { enough } }: Lifetimes,
   table: CommandTable,
   traces: readonly AllocationTrace[],
-  isCounted: boolean,
 ): PoolPeak => {
   const work = poolWork(table.commands)
-  if (enough === undefined || isCounted) return poolPeakFrom(table, traces, { work })
+  if (enough === undefined) return poolPeakFrom(table, traces, { work })
   if (enough.in === 'any tick') return poolPeakFrom(table, traces, { enough: enough.bytes, work })
   const one = poolPeakFrom(table, traces, { ticks: 1 })
   const isOver = one.first.some((bytes, memory) => bytes > enough.bytes[memory]!)
@@ -68,39 +67,33 @@ const poolOf = (
 }
 
 /**
- * The bytes that each device holds for a plan, and how they are kept. The first of these that applies:
+ * The bytes that each device holds for a plan: what the session's pool takes. How they are kept is the first of
+ * these that applies:
  *
- *   absent    a small plan, of which L6 drops the waits one by one: the larger of what the session's pool
- *             takes, and L9's count of bytes. That count reaches its steady state later than the pool, and
- *             holds more on the way. Where that is too far away, or under `settings.enough` of another kind, the
- *             next one
- *   exact     what the session's pool takes, where its steady state is near enough to be replayed
- *   enforced  what the pool takes in one tick on an idle device
+ *   absent    a small plan, of which L6 drops the waits one by one, where L9's count of bytes comes to no more.
+ *             That count reaches its steady state later than the pool, or not at all
+ *   exact     where the pool's steady state is near enough to be replayed
+ *   enforced  else: the bytes are those of one tick on an idle device
  */
 const heldBy = (ir: Lifetimes): Held =>
   withScratchArena(allocator => {
     const outline = outlineOf(ir)
     const flat = flatCommandsOf(outline)!
     const table = commandTableOf(outline, allocator)
-    const { enough } = ir.settings
-    const isCounted = flat.commands <= exactCommands && (enough === undefined || enough.kind === undefined)
+    const isCounted = flat.commands <= exactCommands
     const releases = isCounted ? 'accesses and uses' : 'uses'
     const traces = pass('trace', () => tracesOf(table, { allocator, releases }))(ir)
-    const pool = pass('pool', () => poolOf(ir, table, traces, isCounted))(ir)
+    const pool = pass('pool', () => poolOf(ir, table, traces))(ir)
     if (!pool.exact)
       return { device: pool.first.slice(0, -1), pinned: pool.first.at(-1)!, kind: 'enforced', flat }
+    const { device } = pool
+    const enough = [...device, Number.POSITIVE_INFINITY]
     const counted = isCounted
-      ? pass('peak', () => countedPeak(table, traces, { work: countedWork }))(ir)
+      ? pass('peak', () => countedPeak(table, traces, { work: countedWork, enough }))(ir)
       : undefined
-    if (counted === undefined) return { device: pool.device, pinned: pool.pinned, kind: 'exact', flat }
-    // A session takes whole granules; of a device that holds nothing, none.
-    const held = counted.device.map(bytes => (bytes === 0 ? 0 : rounded(bytes)))
-    return {
-      device: pool.device.map((bytes, on) => Math.max(bytes, held[on]!)),
-      pinned: Math.max(pinnedBy(ir), counted.pinned),
-      kind: undefined,
-      flat,
-    }
+    if (counted?.exact !== true || counted.device.some((bytes, on) => bytes > device[on]!))
+      return { device, pinned: pool.pinned, kind: 'exact', flat }
+    return { device, pinned: Math.max(pinnedBy(ir), counted.pinned), kind: undefined, flat }
   })
 
 /** Commands that may be replayed in the search for redundant window waits, over all ticks of all replays. */

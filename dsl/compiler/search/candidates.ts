@@ -167,9 +167,10 @@ export class Evaluator {
 
   private bounded(candidate: Candidate, keep: boolean, memory: number | undefined): Passed<Bounded> {
     const within = (ir: Lifetimes): Lifetimes => (memory === undefined ? ir : waitAtReuse(ir, memory))
+    // What a candidate holds depends on nothing that the user says of memory.
     const ordered = pipe(
       this.ordered(candidate, keep),
-      E.map(ir => (memory === undefined ? ir : { ...ir, settings: { ...ir.settings, memory } })),
+      E.map(ir => ({ ...ir, settings: { ...ir.settings, memory: memory ?? ('fast' as const) } })),
     )
     return this.ir.settings.storage === 'planned'
       ? pipe(ordered, E.chain(arena))

@@ -119,12 +119,19 @@ export const chooseArenas =
     const { settings } = ir
     const { inFlight, memory, mode } = settings
     if (mode !== 'graph') return planned(ir)
+    let alone: Passed<Plan> | undefined
+    const withOne = (): Passed<Plan> => {
+      alone ??= planned({ ...ir, settings: { ...settings, arenas: 1 } })
+      return alone
+    }
     const one = (because: string, ticks?: Arenas['ticks']): Passed<Plan> =>
       E.map((plan: Plan) => explained(plan, { because, ...(ticks === undefined ? {} : { ticks }) }))(
-        planned({ ...ir, settings: { ...settings, arenas: 1 } }),
+        withOne(),
       )
     const why = whyOneArena(ir)
     if (why !== undefined) return one(why)
+    // `small` has one arena, so what holds less than that with one is too little.
+    if (typeof memory === 'number' && E.isLeft(withOne())) return withOne()
     const several = planned({ ...ir, settings: { ...settings, arenas: inFlight } })
     if (E.isLeft(several) && typeof memory !== 'number') return several
     if (E.isLeft(several)) return one(`${inFlight} do not fit in ${memory} bytes`)
@@ -136,8 +143,7 @@ export const chooseArenas =
     if (tooLate !== undefined) return one(tooLate)
     // Under a limit one arena may leave memory for an order that is faster; else ticks in lanes that they
     // share take as long as with one arena.
-    const limited =
-      typeof memory === 'number' ? planned({ ...ir, settings: { ...settings, arenas: 1 } }) : several
+    const limited = typeof memory === 'number' ? withOne() : several
     const ticks = {
       one: E.isRight(limited) ? tickOf(limited.right, settings, 1) : Number.POSITIVE_INFINITY,
       several: tickOf(several.right, settings),

@@ -70,8 +70,7 @@ const worse = (plan: Plan, plain: Plan, ir: Checked): string | undefined => {
 
 /**
  * Plans a fused graph. A plan that holds more than the one that fuses nothing may do so because of another
- * order or more lanes: unless the graph is large it is planned anew within the bytes of that one. Both bounds
- * are of one kind. The replay of a pool ends where it takes more than the plan that fuses nothing holds: in
+ * order or more lanes: unless the graph is large it is planned anew within the bytes of that one. The replay of a pool ends where it takes more than the plan that fuses nothing holds: in
  * the first tick, and in a later one where that plan's bound is enforced too, or the graph is large.
  */
 const noLarger =
@@ -83,7 +82,7 @@ const noLarger =
     const inTick = isLarge || kind === 'enforced' ? 'any tick' : 'first tick'
     const within = (bytes: readonly number[], memory: Settings['memory']): Checked => ({
       ...fused,
-      settings: { ...fused.settings, memory, enough: { bytes, kind, in: inTick } },
+      settings: { ...fused.settings, memory, enough: { bytes, in: inTick } },
     })
     const plan = planned(within([...device, pinned], 'fast'))
     if (isLarge || E.isLeft(plan) || plan.right.bound.device.every((bytes, d) => bytes <= device[d]!))

@@ -16,16 +16,9 @@ import {
   withoutRedundantWindowWaits,
 } from './candidates.js'
 import { overBudget } from './over-budget.js'
-import {
-  allWindows,
-  type BoundedCandidate,
-  fittingWidths,
-  holdingLess,
-  narrowed,
-  windowed,
-} from './windows.js'
+import { allWindows, type BoundedCandidate, holdingLess } from './windows.js'
 
-/** Bounds that are tried for one candidate at most, and candidates of a large graph. */
+/** Bounds that are tried for one candidate at most. */
 const mostTries = 4
 
 const boundOf = ({ ir }: Evaluated): number => fullest(ir.bound)
@@ -119,14 +112,28 @@ class Search {
   }
 
   /**
-   * The least memory that is found, no more than the shortest tick holds: the program may make a value long
-   * before it is read.
+   * Candidates that hold less than the shortest tick, with the lanes that were chosen freely; none of them
+   * depends on the memory that there is.
    */
+  private holdingLess(): readonly (BoundedCandidate & { readonly evaluator: Evaluator })[] {
+    const [evaluator, plain] = [this.free, this.plain()]
+    if (E.isLeft(evaluator) || E.isLeft(plain)) return []
+    const { right: on } = evaluator
+    return holdingLess(on, fastest(on), boundOf(plain.right)).map(one => ({ ...one, evaluator: on }))
+  }
+
+  /** The least memory of all candidates: no memory that is less is ever enough. */
   small(): Passed<Evaluated> {
     const frugal = this.frugal()
     if (E.isLeft(frugal)) return frugal
     const fast = this.fast()
-    return isSmaller(fast, frugal.right) ? fast : frugal
+    let best = isSmaller(fast, frugal.right) ? fast : frugal
+    for (const { evaluator, candidate, memory } of this.holdingLess()) {
+      if (evaluator.live(candidate) >= boundOf(best.right)) continue
+      const found = this.evaluate(evaluator, candidate, memory)
+      if (isSmaller(found, best.right)) best = found
+    }
+    return best
   }
 
   /** Nothing spread, nothing ahead, and waits for freed bytes where they help. */
@@ -164,45 +171,27 @@ class Search {
   }
 
   /**
-   * The shortest predicted tick that fits, or undefined where nothing does. The candidates of a small graph
-   * do not depend on the memory, so more memory never makes a plan slower by what predictions tell apart. In
-   * a large graph the widest windows that fit are tried, and little beside them.
+   * The shortest predicted tick that fits, or undefined where nothing does. The candidates do not depend on
+   * the memory. So what `small` finds is the least memory that is enough, and more memory never makes a plan
+   * of a small graph slower by what predictions tell apart. In a large graph the first that fits is taken: it
+   * holds least back.
    */
   within(memory: number): Evaluated | undefined {
+    const fast = this.fast()
+    const fitting = isWithin(fast, memory) ? [fast.right] : []
     const plain = this.plain()
-    if (E.isLeft(plain)) return undefined
-    const fitting = isWithin(plain, memory) ? [plain.right] : []
-    const free = this.free
-    if (E.isLeft(free) || (this.large && fitting.length > 0)) return fitting[0]
-    const evaluator = free.right
-    const candidates = this.large ? this.near(evaluator, memory) : holdingLess(evaluator, fastest(evaluator))
-    for (const { candidate, memory: most } of candidates) {
-      if ((most ?? evaluator.live(candidate)) > memory) continue
+    if (isWithin(plain, memory)) fitting.unshift(plain.right)
+    const isEnough = (): boolean => this.large && fitting.length > 0
+    if (isEnough()) return shortest(fitting)
+    for (const { evaluator, candidate, memory: most } of this.holdingLess()) {
+      if (evaluator.live(candidate) > memory) continue
       const found = this.evaluate(evaluator, candidate, most)
       if (isWithin(found, memory)) fitting.push(found.right)
+      if (isEnough()) return shortest(fitting)
     }
-    if (fitting.length === 0 || !this.large) {
-      const frugal = this.frugal()
-      if (isWithin(frugal, memory)) fitting.push(frugal.right)
-    }
+    const frugal = this.frugal()
+    if (isWithin(frugal, memory)) fitting.push(frugal.right)
     return shortest(fitting)
-  }
-
-  /**
-   * The first few of: the widest windows that could fit, the program's order, and the user's windows
-   * narrowed.
-   */
-  private near(evaluator: Evaluator, memory: number): readonly BoundedCandidate[] {
-    const { by } = fastest(evaluator)
-    const widths = fittingWidths(evaluator, by, memory)
-    return [
-      ...widths.map(width => windowed(evaluator, by, width)),
-      unlimited('program'),
-      ...narrowed(evaluator),
-    ]
-      .filter(candidate => evaluator.live(candidate) <= memory)
-      .slice(0, mostTries)
-      .map(candidate => ({ candidate, memory }))
   }
 }
 
@@ -224,6 +213,6 @@ export const fitToMemory = (ir: Lowered): Passed<Bounded> => {
   if (found !== undefined) return chosen(found)
   return pipe(
     search.small(),
-    E.chain(small => (boundOf(small) <= memory ? chosen(small) : fail(overBudget(small.ir, memory)))),
+    E.chain(small => fail(overBudget(small.ir, memory))),
   )
 }

@@ -22,40 +22,18 @@ export const windowed = ({ unwindowed, ir }: Evaluator, by: Ordering['by'], widt
   ),
 })
 
-/**
- * At most `most` widths, the widest first: every narrow one, then each half as wide again as the one before.
- */
-const widthsOf = (evaluator: Evaluator, most: number): readonly number[] => {
+/** Widths, the widest first: every narrow one, then each half as wide again as the one before. */
+const widthsOf = (evaluator: Evaluator): readonly number[] => {
   const widest = widestWindow(evaluator)
   const widths: number[] = []
-  for (let width = 0; width <= widest && widths.length < most; ) {
+  for (let width = 0; width <= widest; width += Math.max(1, widths.length > 4 ? width >> 1 : 1))
     widths.push(width)
-    width += Math.max(1, widths.length > most >> 1 ? width >> 1 : 1)
-  }
   return widths.reverse()
 }
 
-/** Windows of several widths, the widest first; the more the smaller the graph. */
-export const allWindows = (evaluator: Evaluator, by: Ordering['by']): readonly Candidate[] => {
-  if (evaluator.unwindowed.size === 0) return []
-  const most = Math.max(4, Math.min(8, Math.floor(2048 / evaluator.ir.operations.length)))
-  return widthsOf(evaluator, most).map(width => windowed(evaluator, by, width))
-}
-
-/** The widths around the widest window whose live bytes fit, by bisection. */
-export const fittingWidths = (
-  evaluator: Evaluator,
-  by: Ordering['by'],
-  memory: number,
-): readonly number[] => {
-  let low = -1
-  for (let high = widestWindow(evaluator) + 1; high - low > 1; ) {
-    const middle = (low + high) >> 1
-    if (evaluator.live(windowed(evaluator, by, middle)) <= memory) low = middle
-    else high = middle
-  }
-  return low < 0 ? [] : [...new Set([low, Math.max(0, low - 1), low >> 1])]
-}
+/** Windows of several widths, the widest first. */
+export const allWindows = (evaluator: Evaluator, by: Ordering['by']): readonly Candidate[] =>
+  evaluator.unwindowed.size === 0 ? [] : widthsOf(evaluator).map(width => windowed(evaluator, by, width))
 
 /** The user's own windows, halved again and again down to 0, in the program's order. */
 export const narrowed = (evaluator: Evaluator): readonly Candidate[] => {
@@ -73,13 +51,19 @@ const isSame = (a: BoundedCandidate, b: BoundedCandidate): boolean => {
 }
 
 /**
- * Candidates that hold less, the widest windows first: each with no bound, then with the bytes that it holds
- * at the least. They do not depend on the memory that there is.
+ * Candidates that hold less than `unlimited`, which holds `held` bytes; the widest windows first: each with no
+ * bound, then with the bytes that it holds at the least. They do not depend on the memory that there is.
  */
-export const holdingLess = (evaluator: Evaluator, unlimited: Candidate): readonly BoundedCandidate[] => {
+export const holdingLess = (
+  evaluator: Evaluator,
+  unlimited: Candidate,
+  held: number,
+): readonly BoundedCandidate[] => {
   const candidates = allWindows(evaluator, unlimited.by)
+  const inProgramOrder = { ...unlimited, by: 'program' } as const
   const least = evaluator.live(unlimited)
   const all: BoundedCandidate[] = [
+    { candidate: unlimited, memory: Math.floor((least + held) / 2) },
     ...candidates.flatMap(candidate => [
       { candidate, memory: undefined },
       { candidate, memory: evaluator.live(candidate) },
@@ -89,6 +73,8 @@ export const holdingLess = (evaluator: Evaluator, unlimited: Candidate): readonl
       candidate: unlimited,
       memory: Math.max(least, evaluator.live(window)),
     })),
+    { candidate: unlimited, memory: least },
+    { candidate: inProgramOrder, memory: evaluator.live(inProgramOrder) },
     ...narrowed(evaluator).map(candidate => ({ candidate, memory: evaluator.live(candidate) })),
   ]
   return all.filter((one, i) => all.findIndex(other => isSame(other, one)) === i)

@@ -1,14 +1,13 @@
+import type { IntervalSet } from '../../../collections/interval-set.js'
+import { StretchUnions } from '../../../collections/stretch-unions.js'
 import type { LiveRanges } from '../../analysis/live-ranges.js'
-import { alignment, type ReuseOrder } from './reuse-order.js'
+import type { ReuseOrder } from './reuse-order.js'
 
 /**
- * Pairs of ranges that are compared at most: then no arena is found this way. Where lanes meet now and then a
- * range needs some hundred.
+ * Intervals that are looked at at most, over all ranges: then no arena is found this way. A range needs some
+ * hundred, unless lanes hardly meet.
  */
-const maxPairs = 2 ** 25
-
-/** A range has fewer neighbours than this, so that one number holds a neighbour's offset and its index. */
-const maxNeighbours = 2 ** 20
+const maxIntervals = 2 ** 26
 
 // Not `dsl/memory`'s range pool: a pool is played forward in time, while here ranges come by size, and each
 // is placed between ranges of any time that it may not share bytes with.
@@ -22,7 +21,7 @@ const maxNeighbours = 2 ** 20
  * order it.
  */
 export const packedBySize = (
-  { first, last }: LiveRanges,
+  ranges: LiveRanges,
   sizes: Float64Array,
   order: Int32Array,
   reuse: ReuseOrder,
@@ -30,138 +29,112 @@ export const packedBySize = (
   limit: number,
 ): Float64Array | undefined => {
   const offset = new Float64Array(sizes.length)
-  const neighbours = new Neighbours(reuse, { first, last })
-  const near = new Int32Array(sizes.length)
-  const keys = new Float64Array(sizes.length)
-  const lowest = (k: number, count: number, mayShare: (a: number, b: number) => boolean): number => {
-    let length = 0
-    let furthest = 0
-    for (let i = 0; i < count; i++) {
-      const other = near[i]!
-      if (mayShare(other, k)) continue
-      furthest = Math.max(furthest, offset[other]! / alignment)
-      // One number sorts faster than a pair: the offset, and below it the index.
-      keys[length++] = (offset[other]! / alignment) * maxNeighbours + i
-    }
-    const sorted =
-      furthest < Number.MAX_SAFE_INTEGER / maxNeighbours - 1
-        ? keys.subarray(0, length).sort()
-        : Array.from({ length: count }, (_, i) => i)
-            .filter(i => !mayShare(near[i]!, k))
-            .sort((a, b) => offset[near[a]!]! - offset[near[b]!]!)
-    const size = sizes[k]!
-    let end = base
-    let best = -1
-    let bestGap = Number.POSITIVE_INFINITY
-    for (const key of sorted) {
-      const other = near[key % maxNeighbours]!
-      const gap = offset[other]! - end
-      if (gap >= size && gap < bestGap) {
-        best = end
-        bestGap = gap
-      }
-      end = Math.max(end, offset[other]! + sizes[other]!)
-    }
-    return best >= 0 ? best : end
-  }
-  const mayShare = (a: number, b: number): boolean => reuse.mayShare(a, b)
-  const areApart = (a: number, b: number): boolean => last[a]! < first[b]! || last[b]! < first[a]!
+  const occupied = new Occupied(ranges, reuse)
+  const gaps = new Gaps()
   for (const k of order) {
-    const count = neighbours.of(k, near)
-    if (neighbours.work > maxPairs || count >= maxNeighbours) return undefined
-    offset[k] = lowest(k, count, mayShare)
-    if (offset[k]! + sizes[k]! > limit) offset[k] = Math.min(offset[k]!, lowest(k, count, areApart))
-    neighbours.add(k)
+    const size = sizes[k]!
+    occupied.live(k, gaps.cover)
+    occupied.unordered(k, gaps.cover)
+    let at = gaps.lowest(size, base)
+    if (at + size > limit) {
+      occupied.live(k, gaps.cover)
+      at = Math.min(at, gaps.lowest(size, base))
+    }
+    if (gaps.work > maxIntervals) return undefined
+    offset[k] = at
+    occupied.add(k, at, at + size)
   }
   return offset
 }
 
-/** Operations that one step of the index stands for. */
-const stepWidth = 16
-
-/**
- * An index by time: finds the ranges that may conflict with a range, without a look at all of them. A range
- * takes up the tick from the earliest operation that its first access is not known to be after, to its last
- * access; and the end of the tick, from the earliest operation there that its first access of the next tick
- * is not known to be after. Ranges that are nowhere together may share bytes: one follows the other, in the
- * tick and around its end.
- */
-class Neighbours {
-  private readonly stretches: Stretches
-  private readonly steps: number
-  private readonly from: Int32Array
-  private readonly to: Int32Array
-  /** Where the stretch at the end of the tick begins; `steps`: there is none. */
-  private readonly again: Int32Array
-  private readonly seen: Int32Array
-  private stamp = 0
-  /** Entries that were looked at so far. */
+/** Gaps between intervals that are given in any order, and may overlap. */
+class Gaps {
+  private length = 0
+  private starts: Float64Array = new Float64Array(64)
+  private ends: Float64Array = new Float64Array(64)
+  /** Intervals that were given so far, in all. */
   work = 0
 
-  constructor(reuse: ReuseOrder, { first, last }: Pick<LiveRanges, 'first' | 'last'>) {
-    const stepOf = (i: number): number => Math.floor(i / stepWidth)
-    this.steps = stepOf(reuse.operations) + 1
-    this.stretches = new Stretches(this.steps)
-    this.from = first.map(i => stepOf(reuse.openSince(i)))
-    this.to = last.map(stepOf)
-    this.again = first.map(i => {
-      const open = reuse.openSinceLastTick(i)
-      return open === reuse.operations ? this.steps : stepOf(open)
-    })
-    this.seen = new Int32Array(first.length)
-  }
-
-  add(k: number): void {
-    this.stretches.add(k, this.from[k]!, this.to[k]!)
-    const again = Math.max(this.again[k]!, this.to[k]! + 1)
-    if (again < this.steps) this.stretches.add(k, again, this.steps - 1)
-  }
-
-  /** Puts the ranges that were added and may conflict with k into `into`; returns how many there are. */
-  of(k: number, into: Int32Array): number {
-    const { seen } = this
-    const stamp = ++this.stamp
-    let count = 0
-    const look = (list: readonly number[]): void => {
-      this.work += list.length
-      for (let i = 0; i < list.length; i++) {
-        const other = list[i]!
-        if (seen[other] === stamp) continue
-        seen[other] = stamp
-        into[count++] = other
-      }
+  readonly cover = ({ starts, ends }: IntervalSet): void => {
+    while (this.length + starts.length > this.starts.length) {
+      this.starts = twice(this.starts)
+      this.ends = twice(this.ends)
     }
-    this.stretches.visit(this.from[k]!, this.to[k]!, look)
-    const again = Math.max(this.again[k]!, this.to[k]! + 1)
-    if (again < this.steps) this.stretches.visit(again, this.steps - 1, look)
-    return count
+    this.work += starts.length
+    for (let i = 0; i < starts.length; i++) {
+      this.starts[this.length] = starts[i]!
+      this.ends[this.length++] = ends[i]!
+    }
+  }
+
+  /**
+   * The low end of the shortest gap of at least `size` above `base`; above all intervals there is one. The
+   * intervals are then forgotten.
+   */
+  lowest(size: number, base: number): number {
+    // A gap lies where as many intervals have ended as have begun, so each list is sorted by itself.
+    const starts = this.starts.subarray(0, this.length).sort()
+    const ends = this.ends.subarray(0, this.length).sort()
+    this.length = 0
+    let end = base
+    let best = -1
+    let shortest = Number.POSITIVE_INFINITY
+    for (let i = 0; i < starts.length; i++) {
+      const gap = starts[i]! - end
+      if (gap >= size && gap < shortest) {
+        best = end
+        shortest = gap
+      }
+      end = ends[i]!
+    }
+    return best >= 0 ? best : end
   }
 }
 
-/** Stretches of time, found by the step at which they begin or by any step within. */
-class Stretches {
-  private readonly beginning: number[][]
-  /** A binary tree over the steps: stretches that cover all steps of a node, but not all of its parent. */
-  private readonly covering: number[][]
+const twice = (list: Float64Array): Float64Array => {
+  const copy = new Float64Array(2 * list.length)
+  copy.set(list)
+  return copy
+}
 
-  constructor(private readonly steps: number) {
-    this.beginning = Array.from({ length: steps }, () => [])
-    this.covering = Array.from({ length: 2 * steps }, () => [])
-  }
+/**
+ * The bytes of ranges that have a place, by what keeps others from them. Two ranges may not share bytes where
+ * they are live at the same time by issue order; and where the last access of the one, on some lane, is
+ * among the operations there that the first access of the other is not known to be after: in the tick, or
+ * around its end.
+ */
+class Occupied {
+  private readonly byTime: StretchUnions
+  /** By lane, over its operations: ranges by their last access there, and by what they are not known to be after. */
+  private readonly ending: StretchUnions[] = []
+  private readonly open: StretchUnions[] = []
 
-  add(k: number, from: number, to: number): void {
-    this.beginning[from]!.push(k)
-    let low = from + this.steps
-    let high = to + this.steps + 1
-    for (; low < high; low >>= 1, high >>= 1) {
-      if (low & 1) this.covering[low++]!.push(k)
-      if (high & 1) this.covering[--high]!.push(k)
+  constructor(
+    private readonly ranges: LiveRanges,
+    private readonly reuse: ReuseOrder,
+  ) {
+    this.byTime = new StretchUnions(reuse.operations)
+    for (const length of reuse.lengths) {
+      this.ending.push(new StretchUnions(length))
+      this.open.push(new StretchUnions(length))
     }
   }
 
-  /** Visits all that are somewhere from `from` to `to`, each stretch once. */
-  visit(from: number, to: number, visit: (list: readonly number[]) => void): void {
-    for (let node = from + this.steps; node > 0; node >>= 1) visit(this.covering[node]!)
-    for (let at = from + 1; at <= to; at++) visit(this.beginning[at]!)
+  add(k: number, start: number, end: number): void {
+    const { first, last } = this.ranges
+    this.byTime.add(first[k]!, last[k]!, start, end)
+    this.reuse.eachEnd(k, (lane, at) => this.ending[lane]!.add(at, at, start, end))
+    this.reuse.eachOpen(first[k]!, (lane, from, to) => this.open[lane]!.add(from, to, start, end))
+  }
+
+  /** What is live at the same time as k. */
+  live(k: number, visit: (union: IntervalSet) => void): void {
+    this.byTime.visit(this.ranges.first[k]!, this.ranges.last[k]!, visit)
+  }
+
+  /** What k is not known to be after or before, in the tick and around its end. */
+  unordered(k: number, visit: (union: IntervalSet) => void): void {
+    this.reuse.eachEnd(k, (lane, at) => this.open[lane]!.visit(at, at, visit))
+    this.reuse.eachOpen(this.ranges.first[k]!, (lane, from, to) => this.ending[lane]!.visit(from, to, visit))
   }
 }

@@ -20,7 +20,7 @@ export class ReuseOrder {
   readonly lanes: number
   readonly operations: number
   /** By lane, how many operations it has. */
-  private readonly lengths: Int32Array
+  readonly lengths: Int32Array
   /** Operations of lane m: `onLane[laneStart[m] .. laneStart[m + 1]]`. */
   private readonly laneStart: Int32Array
   private readonly onLane: Int32Array
@@ -44,26 +44,35 @@ export class ReuseOrder {
   }
 
   /**
-   * The earliest operation of the tick that is not known to be done before operation i begins; i itself at
-   * the latest.
+   * Visits by lane the operations, as stretches of places on it, that are issued before operation i and not
+   * known to be done when it begins; and those of the tick before of which that is not known.
    */
-  openSince(i: number): number {
-    this.before(i, this.counts)
-    return this.earliest(i)
+  eachOpen(i: number, visit: (lane: number, from: number, to: number) => void): void {
+    const { counts, lanes, lengths } = this
+    this.before(i, counts)
+    for (let m = 0; m < lanes; m++)
+      if (counts[m]! < lengths[m]!) visit(m, counts[m]!, this.issuedBefore(i, m) - 1)
+    this.beforeInLastTick(i, counts)
+    for (let m = 0; m < lanes; m++) if (counts[m]! < lengths[m]!) visit(m, counts[m]!, lengths[m]! - 1)
   }
 
-  /** The earliest such operation of the tick before; `operations` where all of them are known to be done. */
-  openSinceLastTick(i: number): number {
-    this.beforeInLastTick(i, this.counts)
-    return this.earliest(this.operations)
+  /** How many operations of a lane are issued before operation i. */
+  private issuedBefore(i: number, lane: number): number {
+    const { onLane, laneStart } = this
+    let low = laneStart[lane]!
+    for (let high = laneStart[lane + 1]!; low < high; ) {
+      const middle = (low + high) >> 1
+      if (onLane[middle]! < i) low = middle + 1
+      else high = middle
+    }
+    return low - laneStart[lane]!
   }
 
-  private earliest(atMost: number): number {
-    let least = atMost
-    for (let m = 0; m < this.lanes; m++)
-      if (this.counts[m]! < this.lengths[m]!)
-        least = Math.min(least, this.onLane[this.laneStart[m]! + this.counts[m]!]!)
-    return least
+  /** Visits by lane the place on it of range k's last access there. */
+  eachEnd(k: number, visit: (lane: number, at: number) => void): void {
+    const { laneOf, position } = this.ir
+    const { start, lastOn } = this.ranges
+    for (let a = start[k]!; a < start[k + 1]!; a++) visit(laneOf[lastOn[a]!]!, position[lastOn[a]!]!)
   }
 
   /** By lane, how many of its operations are done before operation i begins. */
@@ -87,40 +96,10 @@ export class ReuseOrder {
 
   /** By lane, how many of its operations must be done until the last accesses of range k are. */
   end(k: number, into: Int32Array): void {
-    const { laneOf, position } = this.ir
-    const { start, lastOn } = this.ranges
     into.fill(0)
-    for (let a = start[k]!; a < start[k + 1]!; a++) into[laneOf[lastOn[a]!]!] = position[lastOn[a]!]! + 1
-  }
-
-  /** Whether a and b may have the same bytes: one follows the other, and a tick later the other the one. */
-  mayShare(a: number, b: number): boolean {
-    const { first, last } = this.ranges
-    if (last[a]! < first[b]!) return this.follows(a, b) && this.followsNextTick(b, a)
-    return last[b]! < first[a]! && this.follows(b, a) && this.followsNextTick(a, b)
-  }
-
-  private follows(a: number, b: number): boolean {
-    const { clocks, laneOf, position } = this.ir
-    const { start, lastOn, first } = this.ranges
-    const at = first[b]! * this.lanes
-    for (let i = start[a]!; i < start[a + 1]!; i++)
-      if (clocks[at + laneOf[lastOn[i]!]!]! <= position[lastOn[i]!]!) return false
-    return true
-  }
-
-  /** Whether b's first access of the next tick is after all of a's accesses of this one. */
-  private followsNextTick(a: number, b: number): boolean {
-    const { clocks, laneOf, position, settings } = this.ir
-    if (!ticksMeet(settings)) return true
-    const { start, lastOn, first } = this.ranges
-    const at = first[b]! * this.lanes
-    for (let i = start[a]!; i < start[a + 1]!; i++) {
-      const lane = laneOf[lastOn[i]!]!
-      if (lane !== laneOf[first[b]!] && clocks[at + lane]! + this.lengths[lane]! <= position[lastOn[i]!]!)
-        return false
-    }
-    return true
+    this.eachEnd(k, (lane, at) => {
+      into[lane] = at + 1
+    })
   }
 }
 
