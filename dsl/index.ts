@@ -52,6 +52,8 @@ export type {
   Joined,
   Led,
   LedBy,
+  LinearFits,
+  LinearShape,
   MatmulFits,
   Norm,
   Padded,

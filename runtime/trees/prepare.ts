@@ -1,5 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { type ByShape, type Keep, verify } from '../../dsl/index.js'
+import type { ByShape, Keep } from '../../dsl/index.js'
 import {
   bodyOf,
   type LaidOutTree,
@@ -12,6 +12,7 @@ import {
   type TreeFault,
   treeFormFault,
   unknownPlan,
+  verifyLoaded,
 } from '../../dsl/internal.js'
 import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import type { DeviceError } from '../errors.js'
@@ -130,7 +131,7 @@ export const prepareTree = (
 export const brokenBy = ({ plans, layouts }: PreparedTree, node: number): readonly DeviceError[] => {
   const { plan, layout, contract } = layouts.nodes[node]!
   const proof = proofOf(plans[plan]!.body, layout, contract.kept)
-  const [first, ...others] = verify(proof, { safety: true })
+  const [first, ...others] = verifyLoaded(proof, { safety: true })
   return first === undefined ? [] : [brokenLaws(proof, [first, ...others])]
 }
 

@@ -41,7 +41,7 @@ describe.each(present)('choices of algorithms on %s', device => {
     const first = opened(device, cache)
     expect(first.choices).toMatchObject({ folder, kept: choices, measured: choices })
     const { compiled, ...where } = first.kernels
-    expect(where).toEqual({ folder: join(cache, 'kernels'), kept: compiled })
+    expect(where).toEqual({ folder: join(cache, 'kernels'), refusal: '', kept: compiled })
     if (device !== 'host') expect(compiled).toBeGreaterThan(0)
     const second = opened(device, cache)
     expect(second.choices).toMatchObject({ folder, kept: choices, measured: 0 })

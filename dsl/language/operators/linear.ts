@@ -24,12 +24,12 @@ type BiasFits<W extends Shape, B extends Shape> = W extends readonly [infer N, u
   : unknown
 
 /** The size of a vector fits the weight, as the columns of a matrix do. */
-type LinearFits<S extends Shape, W extends Shape> = S extends readonly [infer K extends Dim]
+export type LinearFits<S extends Shape, W extends Shape> = S extends readonly [infer K extends Dim]
   ? MatmulFits<readonly [1, K], W, true>
   : MatmulFits<S, W, true>
 
 /** Of a vector: a vector. */
-type LinearShape<S extends Shape, W extends Shape> = S extends readonly [infer K extends Dim]
+export type LinearShape<S extends Shape, W extends Shape> = S extends readonly [infer K extends Dim]
   ? ProductShape<readonly [1, K], W, true> extends readonly [
       ...infer L extends Shape,
       Dim,

@@ -270,7 +270,8 @@ describe('a run that writes over what it reads', () => {
         ],
         commands: [['run', 0, 0, [0], [1]]],
       })
-      const spec = { kind, communicator: 0, count: 32, dtype: 'f32', how: 'sum', root: 0, pairs: [] } as const
+      const fields = { how: 'sum', root: 0, peer: 1, pairs: [] } as const
+      const spec = { kind, communicator: 0, count: 32, dtype: 'f32', ...fields } as const
       const nodes = sketch.nodes.map(node => ({ ...node, collective: spec as CollectiveSpec }))
       return lawsOf({ ...sketch, nodes, communicators: [{ id: 0, name: 'all', size: 4 }] })
     }
