@@ -8,6 +8,7 @@ import { poolPeakOf } from '../../../dsl/memory/pool-peak.js'
 import { generated } from '../../fixtures/graphs/generated.js'
 import { patternGraph, patterns } from '../../fixtures/graphs/patterns.js'
 import { sample } from '../../fixtures/graphs/random.js'
+import { withCountedBound } from '../../fixtures/plans/counted.js'
 import { planFrom, recipes } from '../../fixtures/plans/random.js'
 import { runs } from '../../fixtures/runs.js'
 import { oraclePeak } from '../../oracle/oracle.js'
@@ -68,7 +69,9 @@ describe('the peak of law L9', () => {
   test('is not exceeded where lanes rarely synchronise', () => {
     fc.assert(
       fc.property(patterns(24), fc.integer({ min: 1, max: 3 }), (pattern, inFlight) => {
-        const plan = orThrow(compile(patternGraph(pattern), { mode: 'eager', inFlight }))
+        const plan = withCountedBound(
+          orThrow(compile(patternGraph(pattern), { mode: 'eager', inFlight })) as Plan,
+        )
         const { device, exact } = peakOf(plan)
         expect(exact).toBe(true)
         // An enforced bound is what the pool takes in one tick: the oracle counts bytes over ticks that

@@ -18,12 +18,13 @@ import {
   relu,
   tensor,
   upload,
-  verify,
 } from '../../../dsl/index.js'
 import { bodyOf, placed, proofOf } from '../../../dsl/trees/body.js'
 import type { ByteRange } from '../../../dsl/trees/byte-ranges.js'
 import { layOut } from '../../../dsl/trees/layout.js'
 import { type ResidentPlan, residentPlan } from '../../../dsl/trees/resident.js'
+// As trees do: what a tree makes of plans has offsets that no plan file may have.
+import { verifyLoaded as verify } from '../../../dsl/verify/verify.js'
 import { sample } from '../../fixtures/graphs/random.js'
 import { roomy } from '../../fixtures/machines/roomy.js'
 import { often, runs } from '../../fixtures/runs.js'
