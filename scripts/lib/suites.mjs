@@ -1,6 +1,7 @@
-// What `npm test` leaves to `.ci/run`, so that it takes less than four minutes on two cores. Every law is
-// still tried: property tests look at a tenth of their cases (spec/fixtures/runs.ts), and the files that are
-// left out each start many processes or read whole pages of the documentation.
+// What `npm test` leaves to `.ci/run`, so that it takes some four minutes on two cores. Every law is still
+// tried: property tests look at a tenth of their cases (spec/fixtures/runs.ts). The files that are left out each
+// start many processes, read whole pages of the documentation, or compile and interpret for ten seconds what
+// other files try in small.
 
 /** The share of its cases that a property test looks at in `npm test`. */
 export const quickShare = 0.1
@@ -19,6 +20,17 @@ export const leftToCi = [
   ['spec/conformance/simulate-cli.test.ts', 'a process for each call of braid simulate'],
   ['spec/conformance/snapshot-cli.test.ts', 'a process for each call of braid snapshot'],
   ['spec/conformance/allocator/replay.test.ts', 'traces of files, replayed by each policy'],
+  ['spec/conformance/endings.test.ts', 'ends of processes and threads, each in a process of its own'],
+  ['spec/conformance/broken-plans.test.ts', 'every field of plans changed, in a process of its own'],
+  ['spec/conformance/tasks.test.ts', 'processes that drop a task'],
+  ['spec/conformance/user-lines.test.ts', 'a process for each way to load a program'],
+  ['spec/conformance/shared-device.test.ts', 'processes and threads that share one device'],
+  ['spec/conformance/split.test.ts', 'long lines, interpreted in four ways'],
+  ['spec/conformance/attention-gradients.test.ts', 'gradients of attention, interpreted in four ways'],
+  ['spec/laws/compiler/fuse-modes.test.ts', 'graphs of thousands of operations, compiled in each mode'],
+  ['spec/laws/compiler/deep.test.ts', 'a chain of 30,000 operations, and 3,000 scans in one another'],
+  ['spec/laws/compiler/least-memory.test.ts', 'training steps, compiled for many budgets'],
+  ['spec/laws/machine/rows.test.ts', 'all models of the bench, compiled and predicted'],
   ['spec/laws/verify/bound-kind.test.ts', 'bounds beside those of a slow oracle'],
 ]
 
