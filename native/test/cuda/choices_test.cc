@@ -88,7 +88,10 @@ class KeptChoices : public ::testing::Test {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
   }
 
-  const fs::path root_ = fs::temp_directory_path() / ("braid-choices-" + std::to_string(::getpid()));
+  // A folder is warned of once in a process: each test has its own.
+  const fs::path root_ =
+      fs::temp_directory_path() / ("braid-choices-" + std::to_string(::getpid()) + "-" +
+                                   ::testing::UnitTest::GetInstance()->current_test_info()->name());
   const fs::path folder_ = root_ / "cache" / "choices";
   cuda::LibraryPaths paths_ = kFake;
 };
