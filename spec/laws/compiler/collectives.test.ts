@@ -164,8 +164,8 @@ describe('ranks that differ', () => {
         const found = verifyRanks(plans, { safety: true })
         if (found.length === 0) expect(execute(plans)).toBe('done')
         else rejected++
-        // A call of another kind may also leave a part of its buffer unwritten (L1).
-        for (const { law } of found) expect(['L1', 'L8']).toContain(law)
+        // A call of another kind may also leave a part of its buffer unwritten (L1), or reach beyond it (L3).
+        for (const { law } of found) expect(['L1', 'L3', 'L8']).toContain(law)
       }),
       { numRuns: runs(150) },
     )
