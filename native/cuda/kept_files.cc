@@ -67,7 +67,7 @@ std::string refusalOf(const std::string& path, const struct stat& about) {
 }
 
 // Opens the folder of kept files; below 0 where it is not there or may not be used, and then *why says so.
-// The rest of the path may hold links: what counts is whose the folder is that they lead to.
+// The path may hold links: the owner of the folder itself counts.
 int openFolder(const std::string& path, std::string* why) {
   const int handle = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   struct stat about;
