@@ -9,7 +9,7 @@ import { maxViolations, type Sink } from './report.js'
 /**
  * L1 and L2 of the bytes that a kernel reaches (ir/run-bytes.ts). L1: a read of bytes that a kernel left
  * unwritten is after no write. L2: a run writes over bytes that it reads only where its kernel has read them
- * by then. Both follow from issue order alone: who is before whom in a tick is asked in l1-l2-order.ts.
+ * by then. Both follow from issue order alone: the order of runs across lanes is judged in l1-l2-order.ts.
  */
 export const checkBytes = (table: CommandTable, sink: Sink): void => {
   for (const fault of faultsOf(table, sink)) {

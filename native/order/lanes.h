@@ -44,7 +44,7 @@ struct alignas(64) Mark {
 // A stream, and how far its work is known to come after that of every other lane.
 //
 // *Work* is whatever the stream is given: a copy, a launch, a wait. On a tracked lane all work passes through
-// Braid, which reports it with `queued`. A lane whose stream somebody else has, too, is not tracked (`lend`)
+// Braid, which reports it with `queued`. A lane whose stream a library has too is not tracked (`lend`)
 // and is taken to have new work at any time. Lanes that are made one after the other often serve different
 // threads, so each has its own cache lines.
 class alignas(128) Lane {
@@ -128,7 +128,7 @@ class Lanes {
   Driver& driver() const { return driver_; }
   // outOfMemory where `most` lanes are alive, or retired with work that has not completed.
   Status add(Stream stream, bool tracked, std::string name, Lane** lane);
-  // Gives the stream to somebody who may queue work there that Braid does not see. No lane over it is tracked
+  // Gives the stream to a library, whose work there Braid does not see. No lane over it is tracked
   // from here on, that of a capture included.
   Stream lend(const Lane& lane) { return lend(Stream{lane.stream}); }
   // Before the lane's stream begins or joins a capture: marks its present point, which stays its newest.
