@@ -3,6 +3,7 @@ import { lastValueFrom, Subscription, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import { download, graph, lane, relu, tensor, upload } from '../../dsl/index.js'
 import { pulled, RunError } from '../../runtime/index.js'
+import { listenForWarnings } from '../fixtures/warnings.js'
 import { opened, present, until } from './devices.js'
 
 const copy = lane('copy')
@@ -69,9 +70,7 @@ describe.each(present)('hostile feeds, on %s', name => {
     'a generator that ends its own run by %s is returned once next() has returned',
     async how => {
       const session = await opened(net, name)
-      const warnings: string[] = []
-      const warned = (warning: Error): unknown => warnings.push(warning.message)
-      process.on('warning', warned)
+      using warned = await listenForWarnings()
       const controller = new AbortController()
       const subscription = new Subscription()
       const ends = {
@@ -94,9 +93,8 @@ describe.each(present)('hostile feeds, on %s', name => {
       subscription.add(run.subscribe({ next: lease => lease[Symbol.dispose](), error: () => undefined }))
       await until(() => ended > 0)
       await session.close()
-      process.off('warning', warned)
       expect(ended).toBe(1)
-      expect(warnings).toEqual([])
+      expect(warned.messages).toEqual([])
     },
   )
 
@@ -153,16 +151,12 @@ describe.each(present)('hostile feeds, on %s', name => {
 
   it('with every lease kept the run waits, and the warning names them', async () => {
     await using session = await opened(net, name, { compile: { inFlight: 2 }, leaseWarningMs: 40 })
-    const warnings: string[] = []
-    const warned = (warning: Error & { code?: string }): void => {
-      if (warning.code === 'BRAID_LEASES_OUT') warnings.push(warning.message)
-    }
-    process.on('warning', warned)
+    using warned = await listenForWarnings()
     const leases: Disposable[] = []
     const run = session.run({ x: pulled([ones(), ones(), ones()]) }).forEach(lease => void leases.push(lease))
-    await until(() => warnings.length > 0)
-    process.off('warning', warned)
-    expect(warnings[0]).toContain('the leases of ticks 0, 1')
+    await until(() => warned.warnings.length > 0)
+    expect(warned.warnings[0]!.code).toBe('BRAID_LEASES_OUT')
+    expect(warned.messages[0]).toContain('the leases of ticks 0, 1')
     for (const lease of leases) lease[Symbol.dispose]()
     await run
     expect(leases.length).toBe(3)

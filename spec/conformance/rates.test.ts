@@ -29,6 +29,7 @@ import { feeds, training } from '../../examples/gradient-accumulation/program.js
 import { features, micro, sample, step } from '../../examples/gradient-accumulation/samples.js'
 import { open as openPlan, pulled, pushed, RunError, type Session } from '../../runtime/index.js'
 import { braid, language, runtime } from '../fixtures/command.js'
+import { listenForWarnings } from '../fixtures/warnings.js'
 import { opened, present, turn, until } from './devices.js'
 
 const two = tensor('f32', [2])
@@ -75,12 +76,6 @@ describe.each(present)('rates on %s', device => {
   afterEach(async () => {
     for (const session of open.splice(0)) await session.close()
   })
-  const warned = (): { messages: string[]; stop: () => void } => {
-    const messages: string[] = []
-    const listen = (warning: Error): void => void messages.push(warning.message)
-    process.on('warning', listen)
-    return { messages, stop: () => void process.off('warning', listen) }
-  }
 
   it('takes as many values of a feed as its input comes times, and gives an output as often', async () => {
     const session = await start()
@@ -153,14 +148,13 @@ describe.each(present)('rates on %s', device => {
   })
 
   it('ends after the last tick that has all of its values, and reports those that are left', async () => {
-    const { messages, stop } = warned()
+    using warned = await listenForWarnings()
     const session = await start()
     const run = session.run({ x: pulled(pairs(11)), z: pulled(pairs(9, 1000)) })
     expect(await lastValueFrom(run.pipe(map(answer), toArray()))).toEqual(ticks(2))
     expect(session.stats().drops).toEqual({ x: 3, z: 0 })
-    await until(() => messages.length > 0)
-    stop()
-    expect(messages[0]).toContain('the feed x ended with 3 of the 4 values of a tick')
+    await until(() => warned.messages.length > 0)
+    expect(warned.messages[0]).toContain('the feed x ended with 3 of the 4 values of a tick')
     // Nothing of them is left for the next run.
     const again = await lastValueFrom(
       session.run({ x: pulled(pairs(4)), z: pulled(pairs(1, 1000)) }).pipe(map(answer)),
@@ -169,13 +163,12 @@ describe.each(present)('rates on %s', device => {
   })
 
   it('warns of no value that was taken for a tick which another feed ends', async () => {
-    const { messages, stop } = warned()
+    using warned = await listenForWarnings()
     const session = await start()
     const run = session.run({ x: pulled(pairs(100)), z: pulled(pairs(2, 1000)) })
     expect(await lastValueFrom(run.pipe(map(answer), toArray()))).toEqual(ticks(2))
     await turn()
-    stop()
-    expect(messages).toEqual([])
+    expect(warned.messages).toEqual([])
   })
 
   it('names the input of a value that is wrong in the midst of a tick', async () => {

@@ -202,12 +202,12 @@ describe.each(present)('pinned memory that a lane writes and a session is fed, o
 })
 
 describe.each(present)('Devices of one memory, on %s', name => {
-  // Joined by name, so without options of the host device.
-  const shared = async () => orThrow(await Device.open(name, { allocator: { limit: 64 * MiB } })())
+  // Joined by name, so without options of the host device; and by a limit that no Device of another file has.
+  const shared = async () => orThrow(await Device.open(name, { allocator: { limit: 63 * MiB } })())
 
   it('a Device that closes while its lane reads ends its reads first; the session goes on', async () => {
     await using device = await shared()
-    const other = orThrow(await Device.open(name)())
+    const other = await shared()
     await using session = orThrow(await open(kept, { device, poison: true })())
     const reader = other.lane({ name: 'reader' })
     const seen = device.pinned(bytes)

@@ -6,6 +6,7 @@ import { add, download, graph, lane, mul, param, scan, tensor, upload } from '..
 import type { Lease } from '../../dsl/language/feed.js'
 import { DisposedError, pulled, pushed, RunError, type Session } from '../../runtime/index.js'
 import { rejectionOf } from '../fixtures/errors.js'
+import { listenForWarnings } from '../fixtures/warnings.js'
 import { opened, pause, present, turn, until } from './devices.js'
 
 const four = tensor('f32', [4])
@@ -456,14 +457,12 @@ describe.each(present)('a session on %s', device => {
 
   it('27 warns once of leases that are not given back, and names them', async () => {
     const session = await doubling({ leaseWarningMs: 60 })
-    const warnings: Error[] = []
-    const listen = (warning: Error): void => void warnings.push(warning)
-    process.on('warning', listen)
+    using warned = await listenForWarnings()
+    const { warnings } = warned
     const leases: Disposable[] = []
     const running = session.run({ x: pulled(rows(10)) }).subscribe(lease => leases.push(lease))
     await until(() => warnings.length > 0)
     await pause(150)
-    process.off('warning', listen)
     expect(warnings).toHaveLength(1)
     expect(warnings[0]!.message).toContain('ticks 0, 1')
     expect(warnings[0]!.message).toContain('Symbol.dispose')
@@ -478,9 +477,7 @@ describe.each(present)('a session on %s', device => {
   it('28 returns the credit of a lease that was lost, once the collector notices, and warns', async () => {
     const collect = (globalThis as unknown as { gc: () => void }).gc
     const session = await doubling()
-    const warnings: string[] = []
-    const listen = (warning: Error): void => void warnings.push(warning.message)
-    process.on('warning', listen)
+    using warned = await listenForWarnings()
     let seen = 0
     let done = false
     const running = session.run({ x: pulled(rows(6)) }).forEach(() => void seen++)
@@ -492,9 +489,8 @@ describe.each(present)('a session on %s', device => {
       await turn()
     }
     await running
-    process.off('warning', listen)
     expect(seen).toBe(6)
-    expect(warnings.some(text => text.includes('was lost'))).toBe(true)
+    expect(warned.messages.some(text => text.includes('was lost'))).toBe(true)
   })
 
   it('29 makes no driver objects and grows no pool once it runs', async () => {

@@ -14,6 +14,7 @@ import {
 } from '../../../runtime/index.js'
 import { hold, mirrorOf, openOn } from '../../fixtures/allocator.js'
 import { soon } from '../../fixtures/graphs.js'
+import { listenForWarnings } from '../../fixtures/warnings.js'
 import { pause, present } from '../devices.js'
 
 const size = 1024
@@ -88,14 +89,7 @@ describe.each(present)('leased blocks in graphs on %s', name => {
     await using device = await openOn(name)
     const plan = orThrow(compile(net, { mode: 'eager', inFlight: 2 }))
     await using session = orThrow(await open(plan, { device, leaseWarningMs: 40 })())
-    const warnings: { readonly code?: string; readonly message: string }[] = []
-    const warned = (warning: Error & { code?: string }): void => void warnings.push(warning)
-    process.on('warning', warned)
-    const next = async (): Promise<string> => {
-      await soon(() => warnings.length > 0)
-      const { code, message } = warnings.shift()!
-      return `${code} ${message}`
-    }
+    using warned = await listenForWarnings()
     const run = session.run({ x: pulled([1, 2, 3].map(filled)) })[Symbol.asyncIterator]()
     const [first, second] = [(await run.next()).value!, (await run.next()).value!]
     using own = device.malloc(4 * size)
@@ -103,10 +97,10 @@ describe.each(present)('leased blocks in graphs on %s', name => {
     definition.copy(own, first.kept)
     first[Symbol.dispose]()
     const third = run.next()
-    const both = await next()
-    expect(both).toMatch(
-      /^BRAID_LEASES_OUT a run of ".*" waits for the lease of tick 1: every slot is lent out;/,
-    )
+    await soon(() => warned.warnings.length > 0)
+    const { code, message: both } = warned.warnings[0]!
+    expect(code).toBe('BRAID_LEASES_OUT')
+    expect(both).toMatch(/^a run of ".*" waits for the lease of tick 1: every slot is lent out;/)
     expect(both).toMatch(
       /and for graphs, which refer to the output of tick 0:.*Next: dispose each lease.*dispose of the/,
     )
@@ -115,17 +109,13 @@ describe.each(present)('leased blocks in graphs on %s', name => {
     definition[Symbol.dispose]()
     using lease = (await third).value!
     expect(lease.sum[0]).toBe(5)
-    process.off('warning', warned)
   })
 
   it('where graphs keep every slot the warning is about graphs alone', async () => {
     await using device = await openOn(name)
     const plan = orThrow(compile(net, { mode: 'eager', inFlight: 1 }))
     await using session = orThrow(await open(plan, { device, leaseWarningMs: 40 })())
-    const warnings: string[] = []
-    const warned = (warning: Error & { code?: string }): void =>
-      void warnings.push(`${warning.code} ${warning.message}`)
-    process.on('warning', warned)
+    using warned = await listenForWarnings()
     const run = session.run({ x: pulled([1, 2].map(filled)) })[Symbol.asyncIterator]()
     const first = (await run.next()).value!
     using own = device.malloc(4 * size)
@@ -133,15 +123,13 @@ describe.each(present)('leased blocks in graphs on %s', name => {
     definition.copy(own, first.kept)
     first[Symbol.dispose]()
     const second = run.next()
-    await soon(() => warnings.length > 0)
-    expect(warnings[0]).toMatch(
-      /^BRAID_SLOTS_IN_GRAPHS .* waits for graphs, which refer to the output of tick 0/,
-    )
-    expect(warnings[0]).not.toContain('lease when you are done')
+    await soon(() => warned.warnings.length > 0)
+    expect(warned.warnings[0]!.code).toBe('BRAID_SLOTS_IN_GRAPHS')
+    expect(warned.messages[0]).toMatch(/ waits for graphs, which refer to the output of tick 0/)
+    expect(warned.messages[0]).not.toContain('lease when you are done')
     definition[Symbol.dispose]()
     using lease = (await second).value!
     expect(lease.sum[0]).toBe(4)
-    process.off('warning', warned)
   })
 
   it('an update and a destroyed node let it go too; what is given back again is refused', async () => {

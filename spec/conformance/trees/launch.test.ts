@@ -18,6 +18,7 @@ import {
 } from '../../../dsl/index.js'
 import { type Block, Device, planTree, StaleHandleError, TreeError } from '../../../runtime/index.js'
 import { roomy } from '../../fixtures/machines/roomy.js'
+import { listenForWarnings } from '../../fixtures/warnings.js'
 import { present } from '../devices.js'
 import { affine, all, copy, math, only, planned, row, treeOn } from './kit.js'
 
@@ -267,9 +268,7 @@ describe.each(present)('a plan tree on %s', device => {
   })
 
   it('ends with its device: launches and handles are refused, and closing it is quiet', async () => {
-    const heard: string[] = []
-    const hear = (warning: Error): unknown => heard.push(warning.message)
-    process.on('warning', hear)
+    using warned = await listenForWarnings()
     for (const owns of [true, false]) {
       const own = orThrow(await Device.open(device)())
       const t = await treeOn(device, decoder, {
@@ -297,8 +296,7 @@ describe.each(present)('a plan tree on %s', device => {
       await own.close()
     }
     await new Promise(resolve => setTimeout(resolve, 20))
-    process.off('warning', hear)
-    expect(heard).toEqual([])
+    expect(warned.messages).toEqual([])
   })
 
   it('fails what waits when its device closes', async () => {
