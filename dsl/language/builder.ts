@@ -44,6 +44,12 @@ export interface Composite {
   readonly attrs: Readonly<Record<string, unknown>>
 }
 
+/** Nodes that gradients make again: those from one number up to another. */
+export interface Recomputed {
+  readonly from: number
+  readonly to: number
+}
+
 const scalar: TensorSpec = { dtype: 'f32', shape: [] }
 const none: Readonly<Record<string, never>> = Object.freeze({})
 
@@ -69,7 +75,11 @@ export class Builder {
   readonly guesses = new Set<number>()
   /** Nodes whose values gradients take for constants. */
   readonly constants = new Set<number>()
+  /** By node that gradients make again: the part of the graph that they make again as a whole. */
+  readonly recomputing = new Map<number, Recomputed>()
   open = true
+  /** Whether a part that gradients make again is being made. */
+  private inRecomputed = false
   private readonly counts = new Map<string, { next: number }>()
   private readonly lanes = new Map<string, LaneSpec>()
   private readonly communicators = new Map<string, Communicator>()
@@ -105,6 +115,20 @@ export class Builder {
     } finally {
       if (outer && this.whole.reported) outer.reported = true
       this.whole = outer
+    }
+  }
+
+  /** Makes nodes that gradients make again. A part within another belongs to that one. */
+  recomputed<A>(make: () => A): A {
+    if (this.inRecomputed) return make()
+    const from = this.nodes.length
+    this.inRecomputed = true
+    try {
+      return make()
+    } finally {
+      this.inRecomputed = false
+      const part: Recomputed = { from, to: this.nodes.length }
+      for (let id = from; id < part.to; id++) this.recomputing.set(id, part)
     }
   }
 

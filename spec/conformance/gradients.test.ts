@@ -63,59 +63,65 @@ describe.each(present)('gradients on %s', device => {
     )
     const moments = (prefix: string) =>
       Object.fromEntries(Object.entries(types).map(([name, type]) => [prefix + name, type]))
-    const made = b.graph(
-      'learning',
-      { text: b.tensor('i32', [tokens]), next: b.tensor('i32', [tokens]) },
-      (inputs: Any) => {
-        const s = b.state(types, init)
-        const m = b.state({ ...moments('m'), ...moments('v') })
-        const truth = inputs.next.pipe(b.upload(), b.oneHot({ classes }))
-        const x = inputs.text.pipe(b.upload(), b.embedding(s.table))
-        const parts = x.pipe(
-          b.layerNorm({ scale: s.norm }),
-          b.linear(s.qkv),
-          b.reshape([tokens, 3, heads, size]),
-          b.transpose([1, 2, 0, 3]),
-          b.split({ axis: 0, parts: 3 }),
-        )
-        const [q, k, v] = parts.map((part: Any) => part.pipe(b.reshape([heads, tokens, size])))
-        const seen = q.pipe(
-          b.rope(),
-          b.attention(k.pipe(b.rope()), v, { causal: true }),
-          b.transpose([1, 0, 2]),
-          b.reshape([tokens, width]),
-          b.linear(s.out),
-          b.add(x),
-        )
-        const h = seen.pipe(b.rmsNorm(), b.linear(s.up), b.gelu(), b.linear(s.down), b.add(seen))
-        const loss = h.pipe(b.linear(s.last), b.logSoftmax(), b.mul(truth), b.sum(1), b.mean(0), b.neg())
-        const { next: _, ...weights } = s
-        const found = b.gradients(loss, weights)
-        const after: Any = {}
-        const averages: Any = {}
-        for (const name of Object.keys(types)) {
-          const g = found[name]
-          averages[`m${name}`] = m[`m${name}`].pipe(b.map((a: Any, d: Any) => a.mul(0.9).add(d.mul(0.1)), g))
-          averages[`v${name}`] = m[`v${name}`].pipe(
-            b.map((a: Any, d: Any) => a.mul(0.9).add(d.mul(d).mul(0.1)), g),
-          )
-          after[name] = s[name].pipe(
-            b.map(
-              (w: Any, a: Any, c: Any) => w.sub(a.mul(0.02).div(c.sqrt().add(1e-4))),
-              averages[`m${name}`],
-              averages[`v${name}`],
-            ),
-          )
-        }
-        s.next(after)
-        m.next(averages)
-        return { loss: loss.pipe(b.download()) }
-      },
-    )
+    const made = (mark: Any) =>
+      b.graph(
+        'learning',
+        { text: b.tensor('i32', [tokens]), next: b.tensor('i32', [tokens]) },
+        (inputs: Any) => {
+          const s = b.state(types, init)
+          const m = b.state({ ...moments('m'), ...moments('v') })
+          const truth = inputs.next.pipe(b.upload(), b.oneHot({ classes }))
+          const attended = (x: Any) => {
+            const parts = x.pipe(
+              b.layerNorm({ scale: s.norm }),
+              b.linear(s.qkv),
+              b.reshape([tokens, 3, heads, size]),
+              b.transpose([1, 2, 0, 3]),
+              b.split({ axis: 0, parts: 3 }),
+            )
+            const [q, k, v] = parts.map((part: Any) => part.pipe(b.reshape([heads, tokens, size])))
+            return q.pipe(
+              b.rope(),
+              b.attention(k.pipe(b.rope()), v, { causal: true }),
+              b.transpose([1, 0, 2]),
+              b.reshape([tokens, width]),
+              b.linear(s.out),
+              b.add(x),
+            )
+          }
+          const fed = (x: Any) => x.pipe(b.rmsNorm(), b.linear(s.up), b.gelu(), b.linear(s.down), b.add(x))
+          const x = inputs.text.pipe(b.upload(), b.embedding(s.table))
+          const h = x.pipe(mark(attended), mark(fed))
+          const loss = h.pipe(b.linear(s.last), b.logSoftmax(), b.mul(truth), b.sum(1), b.mean(0), b.neg())
+          const { next: _, ...weights } = s
+          const found = b.gradients(loss, weights)
+          const after: Any = {}
+          const averages: Any = {}
+          for (const name of Object.keys(types)) {
+            const g = found[name]
+            averages[`m${name}`] = m[`m${name}`].pipe(
+              b.map((a: Any, d: Any) => a.mul(0.9).add(d.mul(0.1)), g),
+            )
+            averages[`v${name}`] = m[`v${name}`].pipe(
+              b.map((a: Any, d: Any) => a.mul(0.9).add(d.mul(d).mul(0.1)), g),
+            )
+            after[name] = s[name].pipe(
+              b.map(
+                (w: Any, a: Any, c: Any) => w.sub(a.mul(0.02).div(c.sqrt().add(1e-4))),
+                averages[`m${name}`],
+                averages[`v${name}`],
+              ),
+            )
+          }
+          s.next(after)
+          m.next(averages)
+          return { loss: loss.pipe(b.download()) }
+        },
+      )
     const text = [3, 1, 4, 1, 5, 2, 6, 5]
     const next = [1, 4, 1, 5, 2, 6, 5, 3]
-    const losses = async (compile: Any): Promise<number[]> => {
-      await using session = await opened(made, device, { compile })
+    const losses = async (compile: Any, mark = (layer: Any) => layer): Promise<number[]> => {
+      await using session = await opened(made(mark), device, { compile })
       const always = (row: number[]) => pulled(Array.from({ length: 60 }, () => Int32Array.from(row)))
       return await lastValueFrom(
         (session as Any).run({ text: always(text), next: always(next) }).pipe(
@@ -132,5 +138,7 @@ describe.each(present)('gradients on %s', device => {
     expect(fused[0]).toBeGreaterThan(1.5)
     expect(fused.at(-1)).toBeLessThan(0.05)
     for (const i of [0, 1, 2, 3]) expect(Math.abs(fused[i]! - apart[i]!)).toBeLessThan(1e-3)
+    const again = await losses({ mode: 'graph' }, b.recompute)
+    for (const i of [0, 1, 2, 3]) expect(Math.abs(fused[i]! - again[i]!)).toBeLessThan(1e-3)
   })
 })

@@ -60,6 +60,7 @@ import {
   permute,
   pow,
   program,
+  recompute,
   reduceScatter,
   relu,
   reshape,
@@ -791,5 +792,7 @@ graph({ x: tensor('f32', ['b', 6]) }, given => {
   gradients(loss, { w: w.pipe(cast('i32')) })
   const still = w.pipe(stopGradient())
   same<typeof still, typeof w>(true)
+  const again = w.pipe(recompute(relu()), recompute(cast('bf16')))
+  same<typeof again, Flow<'device', Tensor<'bf16', readonly [6, 4]>>>(true)
   return { y: by.w.pipe(download()) }
 })

@@ -1,9 +1,11 @@
 import { show } from '../../ir/show.js'
 import { type DType, type FloatType, isFloat, showSpec, type TensorSpec } from '../../ir/tensor.js'
-import { type Builder, builderOf, FlowValue } from '../builder.js'
+import { type Builder, builderOf, FlowValue, type Recomputed } from '../builder.js'
 import { badAttribute, dtypeMismatch, noGradient, shapeMismatch, unrelated } from '../messages.js'
+import { operators } from '../operators/registry.js'
 import type { Device, Floats, OneElement, Shape } from '../operators/types.js'
 import { here } from '../where.js'
+import { Again } from './again.js'
 import { Backward, type Choice, type Differentiated, type Within } from './backward.js'
 import { fromParts } from './layout.js'
 import { constants, rules, withoutRule } from './rules.js'
@@ -22,6 +24,9 @@ class Reverse {
   /** By node: what its gradient is the sum of. */
   private readonly terms = new Map<number, (FlowValue | Within)[]>()
   private readonly choices = new Map<number, Choice>()
+  private readonly again = new Map<Recomputed, Again>()
+  /** By node outside of such parts: the view that stands for it on the way back. */
+  private readonly views = new Map<number, number>()
 
   constructor(
     private readonly loss: FlowValue,
@@ -79,6 +84,35 @@ class Reverse {
     return new Backward(this.at, compute, this.choices)
   }
 
+  /**
+   * By node: the one whose value a rule reads for it. A part that is made again reads what was kept, so what it
+   * was made of is not made again for its sake. A view of a value that is made again is one of the new value.
+   */
+  private madeAgain(reader: number, gradient: FlowValue): (id: number) => number {
+    const { builder, again } = this
+    const own = builder.recomputing.get(reader)
+    const found = (id: number): number => {
+      const part = builder.recomputing.get(id)
+      if (part === undefined) return own === undefined ? this.viewed(id, found) : id
+      if (own !== undefined && part !== own) return id
+      const known = again.get(part) ?? new Again(builder, part, [reader, gradient.id])
+      again.set(part, known)
+      return known.of(id)
+    }
+    return found
+  }
+
+  private viewed(id: number, found: (id: number) => number): number {
+    const known = this.views.get(id)
+    if (known !== undefined) return known
+    const { name: _, ...node } = this.builder.nodes[id]!
+    const [first, ...others] = node.inputs
+    const source = operators[node.op]?.mayBeView === true ? found(first!) : first
+    const view = source === first ? id : this.builder.node({ ...node, inputs: [source!, ...others] })
+    this.views.set(id, view)
+    return view
+  }
+
   /** Adds what each input of a node gets of the node's gradient. */
   private pass(id: number, gradient: FlowValue): void {
     const { builder } = this
@@ -95,11 +129,12 @@ class Reverse {
     }
     builder.parts(node.name, () => {
       const make = this.makerOf(id)
+      const read = this.madeAgain(id, gradient)
       const of: Differentiated = {
         op,
         attrs: whole?.attrs ?? node.attrs,
-        inputs: inputs.map(input => make.value(builder, input)),
-        output: make.value(builder, id),
+        inputs: inputs.map(input => make.value(builder, read(input))),
+        output: make.value(builder, read(id)),
         lane: node.lane,
       }
       rule(of, make.here(gradient), make).forEach((made, i) => {
