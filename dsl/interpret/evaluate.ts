@@ -14,8 +14,8 @@ import { type HostArray, hostArray } from '../language/values.js'
 import { fault, type Prepared } from './prepare.js'
 import { unrepeatable } from './repeatable.js'
 
-/** What takes the place of a node's value, given what the node read. */
-export type Disturb = (node: GraphNode, value: HostArray, reads: readonly HostArray[]) => HostArray
+/** What takes the place of a node's value, given what the node read, and what computes the value. */
+export type Disturb = (node: GraphNode, reads: readonly HostArray[], value: () => HostArray) => HostArray
 
 /** One rank during one tick: its values by node, and their sources. */
 export interface Rank {
@@ -210,13 +210,9 @@ export const valuesOf = (
   isShared(node)
     ? exchanged(graph, ranks, node)
     : ranks.map((rank, r) => {
-        const value = computed(graph, rank, node, fed(r))
         const { disturb, values } = rank
-        return disturb === undefined
-          ? value
-          : disturb(
-              node,
-              value,
-              node.inputs.map(input => values[input]!),
-            )
+        const value = () => computed(graph, rank, node, fed(r))
+        if (disturb === undefined) return value()
+        const reads = node.inputs.map(input => values[input]!)
+        return disturb(node, reads, value)
       })

@@ -2,11 +2,11 @@ import { concatAll, defer, map, type Observable } from 'rxjs'
 import { BraidError } from '../ir/braid-error.js'
 import type { GraphIR, GraphNode } from '../ir/graph.js'
 import { show } from '../ir/show.js'
-import type { DType } from '../ir/tensor.js'
+import { type DType, elements, isEmpty } from '../ir/tensor.js'
 import { type Graph, irOf } from '../language/graph.js'
 import { operators } from '../language/operators/registry.js'
 import type { Ports } from '../language/tensor.js'
-import { type HostArray, numbers, roundoff, writer } from '../language/values.js'
+import { type HostArray, numbers, roundoff, stored } from '../language/values.js'
 import type { Disturb } from './evaluate.js'
 import { type HostFeeds, type InterpretOptions, refuseShared } from './interpret.js'
 import { isState, type Prepared, prepare } from './prepare.js'
@@ -26,22 +26,34 @@ export interface Meaning {
  */
 const safety = 3
 
-/** Which way an element of a node's value is moved. `isAbove`: it is larger than the mean of the value. */
-type Direction = (node: number, element: number, isAbove: boolean) => 1 | -1
+type Numbers = HostArray | Float32Array
+
+/** Which way each of `count` elements of a node's value is moved: 1 or -1. */
+type Direction = (node: number, count: number, value: () => Numbers) => Int8Array
 
 // A hash of both numbers, so that the directions are the same in every run.
-const scattered: Direction = (node, element) => {
-  let h = Math.imul(element + 1, 0x9e3779b1) ^ Math.imul(node + 1, 0x85ebca6b)
-  h ^= h >>> 15
-  h = Math.imul(h, 0xc2b2ae35)
-  return (h ^ (h >>> 13)) & 1 ? 1 : -1
+const scattered: Direction = (node, count) => {
+  const directions = new Int8Array(count)
+  for (let i = 0; i < count; i++) {
+    let h = Math.imul(i + 1, 0x9e3779b1) ^ Math.imul(node + 1, 0x85ebca6b)
+    h ^= h >>> 15
+    h = Math.imul(h, 0xc2b2ae35)
+    directions[i] = (h ^ (h >>> 13)) & 1 ? 1 : -1
+  }
+  return directions
 }
-const upward: Direction = () => 1
+const upward: Direction = (_node, count) => new Int8Array(count).fill(1)
 // A variance sees no shift, and scattered changes cancel in it: what is spread further changes it most.
-const awayFromMean: Direction = (_node, _element, isAbove) => (isAbove ? 1 : -1)
+const awayFromMean: Direction = (_node, count, value) => {
+  const directions = new Int8Array(count)
+  const given = value()
+  const mean = meanOf(given)
+  for (let i = 0; i < count; i++) directions[i] = given[i]! > mean ? 1 : -1
+  return directions
+}
 
 /** The largest finite magnitude. */
-const largest = (values: HostArray | Float32Array): number => {
+const largest = (values: Numbers): number => {
   let most = 0
   for (let i = 0; i < values.length; i++) {
     const size = Math.abs(values[i]!)
@@ -50,7 +62,7 @@ const largest = (values: HostArray | Float32Array): number => {
   return most
 }
 
-const meanOf = (values: HostArray | Float32Array): number => {
+const meanOf = (values: Numbers): number => {
   let sum = 0
   for (let i = 0; i < values.length; i++) sum += values[i]!
   return sum / values.length
@@ -89,33 +101,34 @@ const inexactNodes = (graph: Prepared): readonly boolean[] => {
  */
 const disturbing =
   (graph: Prepared, inexact: readonly boolean[], direction: Direction): Disturb =>
-  (node, value, reads) => {
-    const isComputed = node.op in operators || node.op === 'kernel' || node.op === 'port'
-    if (!inexact[node.id] || !isComputed) return value
+  (node, reads, value) => {
     const { specs } = graph
     const spec = specs[node.id]!
+    const isComputed = node.op in operators || node.op === 'kernel' || node.op === 'port'
+    if (!inexact[node.id] || !isComputed || isEmpty(spec)) return value()
     const { dtype } = spec
-    const given = numbers(value, dtype)
-    const mean = meanOf(given)
-    const directionOf = (element: number): 1 | -1 => direction(node.id, element, given[element]! > mean)
     const inputs = node.inputs.map(input => specs[input]!)
     const operator = operators[node.op]
-    const off = operator?.off?.(reads, inputs, spec, node.attrs, directionOf)
-    const from = off === undefined ? given : numbers(off, dtype)
-    const tolerance = off === undefined ? toleranceOf(graph, node) : 0
+    const moved = (from: Numbers, directions: Int8Array, by: number): HostArray => {
+      const unit = 2 * roundoff[dtype]
+      const result = new Float64Array(from.length)
+      for (let i = 0; i < from.length; i++)
+        result[i] = from[i]! + directions[i]! * Math.max(by, unit * Math.abs(from[i]!))
+      return stored(result, dtype)
+    }
+    if (operator?.off !== undefined) {
+      const directions = direction(node.id, elements(spec.shape), () => numbers(value(), dtype))
+      const off = operator.off(reads, inputs, spec, node.attrs, directions)
+      return moved(numbers(off, dtype), directions, 0)
+    }
+    const given = numbers(value(), dtype)
     const beside = operator?.scale?.(
       reads.map((read, i) => largest(numbers(read, inputs[i]!.dtype))),
       inputs,
       node.attrs,
     )
-    const by = tolerance * Math.max(largest(given), beside ?? 0)
-    const write = writer(dtype)
-    const moved = value.slice()
-    for (let i = 0; i < moved.length; i++) {
-      const unit = 2 * roundoff[dtype] * Math.abs(from[i]!)
-      moved[i] = write(from[i]! + directionOf(i) * Math.max(by, unit))
-    }
-    return moved
+    const by = toleranceOf(graph, node) * Math.max(largest(given), beside ?? 0)
+    return moved(given, direction(node.id, given.length, () => given), by)
   }
 
 /** The largest finite difference of an element. What is not finite must be the same on a device. */

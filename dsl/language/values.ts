@@ -49,9 +49,39 @@ export const writer = (dtype: DType): ((value: number) => number) => {
 /** The numbers that an array holds; its own elements where they are numbers already. */
 export const numbers = (values: HostArray, dtype: DType): HostArray | Float32Array => {
   if (dtype !== 'f16' && dtype !== 'bf16') return values
-  const read = reader(dtype)
   const result = new Float32Array(values.length)
-  for (let i = 0; i < values.length; i++) result[i] = read(values[i]!)
+  if (dtype === 'f16') for (let i = 0; i < values.length; i++) result[i] = fromF16(values[i]!)
+  else for (let i = 0; i < values.length; i++) result[i] = fromBf16(values[i]!)
+  return result
+}
+
+/** Stores `n` numbers, each at its place, as `writer` has it. A loop for each type: a call for each is slow. */
+export const store = (
+  into: HostArray,
+  dtype: DType,
+  places: Float64Array,
+  values: Float64Array,
+  n: number,
+): void => {
+  if (dtype === 'f32') for (let e = 0; e < n; e++) into[places[e]!] = values[e]!
+  else if (dtype === 'f16') for (let e = 0; e < n; e++) into[places[e]!] = toF16(values[e]!)
+  else if (dtype === 'bf16') for (let e = 0; e < n; e++) into[places[e]!] = toBf16(values[e]!)
+  else {
+    const write = writer(dtype)
+    for (let e = 0; e < n; e++) into[places[e]!] = write(values[e]!)
+  }
+}
+
+/** The array that holds the numbers, each stored as `writer` has it. */
+export const stored = (values: Float32Array | Float64Array, dtype: DType): HostArray => {
+  const result = hostArray(dtype, values.length)
+  if (dtype === 'f32') result.set(values)
+  else if (dtype === 'f16') for (let i = 0; i < values.length; i++) result[i] = toF16(values[i]!)
+  else if (dtype === 'bf16') for (let i = 0; i < values.length; i++) result[i] = toBf16(values[i]!)
+  else {
+    const write = writer(dtype)
+    for (let i = 0; i < values.length; i++) result[i] = write(values[i]!)
+  }
   return result
 }
 

@@ -2,7 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import { type AttentionSpec, attentionProducts } from '../../ir/kernel-spec.js'
 import { type BoundSpec, elements, type TensorSpec, tensorBytes } from '../../ir/tensor.js'
 import type { UnplacedError } from '../messages.js'
-import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.js'
+import { type HostArray, numbers, roundoff, stored } from '../values.js'
 import { attentionSpec, eachQuery, inferAttention, largestOf, scoresSeen } from './attention.js'
 import type { Attrs, Operator } from './operator.js'
 
@@ -29,13 +29,14 @@ const reference = (
 ): HostArray => {
   const spec = attentionSpec(specs, attrs)
   const { result, keys, size, valueSize, scale, dtype } = spec
-  const write = writer(output.dtype)
   const sums = new Float64Array(elements(output.shape))
   if (result === 'logSumExp') {
-    eachQuery(spec, inputs, (row, _, scores) => {
-      const most = largestOf(scores)
-      const base = most === Number.NEGATIVE_INFINITY ? 0 : most
-      const total = scores.reduce<number>((sum, s) => sum + (s === undefined ? 0 : Math.exp(s - base)), 0)
+    eachQuery(spec, inputs, (row, _, found) => {
+      const { scores, seen, end } = found
+      const largest = largestOf(found)
+      const base = largest === Number.NEGATIVE_INFINITY ? 0 : largest
+      let total = 0
+      for (let j = 0; j < end; j++) if (seen[j] === 1) total += Math.exp(scores[j]! - base)
       sums[row] = base + Math.log(total)
     })
   } else {
@@ -45,11 +46,11 @@ const reference = (
     const add = (to: number, from: HostArray, row: number, width: number, times: number): void => {
       for (let d = 0; d < width; d++) sums[to * width + d]! += times * from[row * width + d]!
     }
-    eachQuery(spec, inputs, (row, group, scores) => {
-      for (const [j, score] of scores.entries()) {
-        if (score === undefined) continue
+    eachQuery(spec, inputs, (row, group, { scores, seen, end }) => {
+      for (let j = 0; j < end; j++) {
+        if (seen[j] === 0) continue
         const key = group * keys + j
-        const weight = Math.exp(score - logs[row]!)
+        const weight = Math.exp(scores[j]! - logs[row]!)
         if (result === 'byValues') {
           add(key, dy, row, valueSize, weight)
           continue
@@ -62,9 +63,7 @@ const reference = (
       }
     })
   }
-  const made = hostArray(output.dtype, sums.length)
-  for (const [i, sum] of sums.entries()) made[i] = write(Math.fround(sum))
-  return made
+  return stored(sums, output.dtype)
 }
 
 /** Terms of a sum that the result is. */

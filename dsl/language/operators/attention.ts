@@ -21,7 +21,7 @@ import {
 } from '../../ir/tensor.js'
 import { FlowValue, piped } from '../builder.js'
 import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
-import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.js'
+import { type HostArray, numbers, roundoff, stored } from '../values.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import { isOperandNumber } from './arithmetic.js'
@@ -222,40 +222,48 @@ export const attentionSpec = (inputs: readonly BoundSpec[], attrs: Attrs): Atten
 export const scoresSeen = ({ batch, heads, queries, keys, causal }: AttentionSpec): number =>
   batch * heads * (causal ? queries * Math.max(1, keys - queries / 2) : queries * keys)
 
-/** The scores of each query; those of keys that it does not see are undefined. */
+/** The scores of a query: those of key j, where `seen[j]` is 1, for j < `end`. It sees no key from there on. */
+export interface QueryScores {
+  readonly scores: Float64Array
+  readonly seen: Uint8Array
+  readonly end: number
+}
+
+/** The scores of each query, in arrays that the next query overwrites. */
 export const eachQuery = (
   spec: AttentionSpec,
   inputs: readonly HostArray[],
-  visit: (row: number, group: number, scores: readonly (number | undefined)[]) => void,
+  visit: (row: number, group: number, found: QueryScores) => void,
 ): void => {
   const { batch, heads, groups, queries, keys, size, causal, scale, mask } = spec
   const [q, k] = [0, 1].map(i => numbers(inputs[i]!, spec.dtype)) as [HostArray, HostArray]
   const there = spec.length ? Math.max(0, Math.min(keys, inputs[mask ? 4 : 3]![0]!)) : keys
   const [mb, mh, mi, mj] = mask?.strides ?? [0, 0, 0, 0]
+  const [scores, seen] = [new Float64Array(keys), new Uint8Array(keys).fill(1)]
   for (let b = 0; b < batch; b++)
     for (let h = 0; h < heads; h++)
       for (let i = 0; i < queries; i++) {
         const row = (b * heads + h) * queries + i
         const group = b * groups + Math.floor((h * groups) / heads)
         const end = causal ? Math.min(there, there - queries + i + 1) : there
-        const scores = Array.from({ length: keys }, (_, j) => {
-          const isSeen =
-            j < end && (mask === undefined || inputs[3]![b * mb + h * mh + i * mi + j * mj] !== 0)
-          if (!isSeen) return undefined
+        for (let j = 0; j < end; j++) {
+          if (mask !== undefined) seen[j] = inputs[3]![b * mb + h * mh + i * mi + j * mj] === 0 ? 0 : 1
+          if (seen[j] === 0) continue
+          const key = (group * keys + j) * size
           let dot = 0
-          for (let d = 0; d < size; d++) dot += q[row * size + d]! * k[(group * keys + j) * size + d]!
-          return Math.fround(dot * scale)
-        })
-        visit(row, group, scores)
+          for (let d = 0; d < size; d++) dot += q[row * size + d]! * k[key + d]!
+          scores[j] = Math.fround(dot * scale)
+        }
+        visit(row, group, { scores, seen, end })
       }
 }
 
 /** The largest score that is there. A NaN among them makes the whole row NaN. */
-export const largestOf = (scores: readonly (number | undefined)[]): number =>
-  scores.reduce<number>(
-    (most, score) => (score === undefined ? most : Math.max(most, score)),
-    Number.NEGATIVE_INFINITY,
-  )
+export const largestOf = ({ scores, seen, end }: QueryScores): number => {
+  let largest = Number.NEGATIVE_INFINITY
+  for (let j = 0; j < end; j++) if (seen[j] === 1) largest = Math.max(largest, scores[j]!)
+  return largest
+}
 
 const reference = (
   inputs: readonly HostArray[],
@@ -266,22 +274,22 @@ const reference = (
   const spec = attentionSpec(specs, attrs)
   const { keys, valueSize } = spec
   const v = numbers(inputs[2]!, spec.dtype)
-  const result = hostArray(output.dtype, elements(output.shape))
-  const write = writer(output.dtype)
-  const sum = new Float64Array(valueSize)
-  eachQuery(spec, inputs, (row, group, scores) => {
-    const most = largestOf(scores)
+  const sums = new Float64Array(elements(output.shape))
+  eachQuery(spec, inputs, (row, group, found) => {
+    const { scores, seen, end } = found
+    const largest = largestOf(found)
+    const to = row * valueSize
     let total = 0
-    sum.fill(0)
-    for (const [j, score] of scores.entries()) {
-      const weight = score === undefined ? 0 : Math.exp(score - most)
+    for (let j = 0; j < end; j++) {
+      const weight = seen[j] === 0 ? 0 : Math.exp(scores[j]! - largest)
       total += weight
       if (weight === 0) continue
-      for (let n = 0; n < valueSize; n++) sum[n]! += weight * v[(group * keys + j) * valueSize + n]!
+      const from = (group * keys + j) * valueSize
+      for (let n = 0; n < valueSize; n++) sums[to + n]! += weight * v[from + n]!
     }
-    for (let n = 0; n < valueSize; n++) result[row * valueSize + n] = write(Math.fround(sum[n]! / total))
+    for (let n = 0; n < valueSize; n++) sums[to + n]! /= total
   })
-  return result
+  return stored(sums, output.dtype)
 }
 
 /** The largest error of sums of f32 and of weights in the type, relative to the largest of the values. */

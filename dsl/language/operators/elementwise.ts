@@ -13,7 +13,8 @@ import {
 import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
 import { type HostArray, roundoff } from '../values.js'
 import { attrsOfCode, type ElementwiseAttrs } from './code.js'
-import { runMap, wholeInstructions } from './map-reference.js'
+import { runMap } from './map-reference.js'
+import { wholeInstructions } from './map-steps.js'
 import type { Attrs, Operator, Read, RunLowering } from './operator.js'
 import { broadcast, broadcastStrides, coalesce } from './shapes.js'
 
@@ -180,13 +181,9 @@ export const mapTolerance = (code: readonly MapInstruction[], output: DType): nu
   return units === 0 ? 0 : 4 * units * roundoff.f32 + (output === 'f32' ? 0 : 2 * roundoff[output])
 }
 
-/** What a map yields where a device is off in each step by as much as it may, in the given direction. */
-export const runMapOff = (
-  spec: MapSpec,
-  inputs: readonly HostArray[],
-  direction: (element: number) => 1 | -1,
-): HostArray =>
-  runMap(spec, inputs, (op, element) => direction(element) * 4 * (errorUnits[op] ?? 0) * roundoff.f32)[0]!
+/** What a map yields where a device is off in each step by as much as it may, in the direction of each element. */
+export const runMapOff = (spec: MapSpec, inputs: readonly HostArray[], directions: Int8Array): HostArray =>
+  runMap(spec, inputs, { of: op => 4 * (errorUnits[op] ?? 0) * roundoff.f32, directions })[0]!
 
 /** Floating-point operations of a map: one for each instruction that computes. */
 export const mapFlops = (code: readonly MapInstruction[], count: number): number =>
@@ -224,6 +221,6 @@ export const elementwise = (name: string): Operator => ({
   reads,
   reference: (inputs, specs, output, attrs) => runMap(mapSpec(specs, output, codeOf(attrs)), inputs)[0]!,
   tolerance: (output, _inputs, attrs) => mapTolerance(codeOf(attrs), output.dtype),
-  off: (inputs, specs, output, attrs, direction) =>
-    runMapOff(mapSpec(specs, output, codeOf(attrs)), inputs, direction),
+  off: (inputs, specs, output, attrs, directions) =>
+    runMapOff(mapSpec(specs, output, codeOf(attrs)), inputs, directions),
 })

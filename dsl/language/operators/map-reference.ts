@@ -1,262 +1,183 @@
-import type { MapBinary, MapInstruction, MapRowReduction, MapSpec, MapUnary } from '../../ir/kernel-spec.js'
-import { isRowReduction, resultElements, rowAxis } from '../../ir/map-rows.js'
+import type { MapInstruction, MapRowReduction, MapSpec } from '../../ir/kernel-spec.js'
+import { hasRows, isRowReduction, resultElements, rowAxis } from '../../ir/map-rows.js'
 import type { DType } from '../../ir/tensor.js'
-import { type HostArray, hostArray, reader, writer } from '../values.js'
+import { fromBf16, fromF16 } from '../half.js'
+import { type HostArray, hostArray, store, writer } from '../values.js'
+import { type Column, computed, reduced } from './map-steps.js'
 import { denseStrides } from './shapes.js'
 
-const f = Math.fround
+/** How far a device may be off in each step, and which way: 1 or -1 by element of the result. */
+export interface StepErrors {
+  of(op: MapInstruction[0]): number
+  readonly directions: Int8Array
+}
 
-// Abramowitz and Stegun would be too coarse: the series below 2, the continued fraction above. Error under
-// 1e-15 up to where erf is 1 in f64.
-const erf = (x: number): number => {
-  const a = Math.abs(x)
-  if (Number.isNaN(a)) return x
-  if (a > 6) return Math.sign(x)
-  if (a < 2.5) {
-    let term = a
-    let sum = a
-    for (let n = 1; Math.abs(term) > 1e-17 * Math.abs(sum); n++) {
-      term *= (-a * a) / n
-      sum += term / (2 * n + 1)
-    }
-    return Math.sign(x) * (2 / Math.sqrt(Math.PI)) * sum
+/** Points that are computed side by side, so that their columns stay in the processor's cache. */
+const pointsAtOnce = 512
+
+/**
+ * The way through the points of a map in the order in which they are computed: the elements of a row follow
+ * one another. Knows where each operand lies at the present point, and the result.
+ */
+class Walk {
+  /** The dimensions from the outermost to the innermost one. */
+  private readonly order: readonly number[]
+  private readonly shape: readonly number[]
+  /** By operand, then of the dense result: the strides, and the element at the present point. */
+  private readonly strides: readonly (readonly number[])[]
+  private readonly at: number[]
+  private readonly index: number[]
+
+  constructor(spec: MapSpec) {
+    const axis = rowAxis(spec)
+    const rank = spec.shape.length
+    const outer = spec.shape.map((_, d) => d).filter(d => d !== axis)
+    this.order = axis < 0 ? [] : [...outer, axis]
+    this.shape = rank === 0 ? [1] : this.order.map(d => spec.shape[d]!)
+    const all = [...spec.operands.map(({ strides }) => strides), denseStrides(spec.shape)]
+    this.strides = all.map(own => (rank === 0 ? [0] : this.order.map(d => own[d]!)))
+    this.at = [...spec.operands.map(({ offset }) => offset), 0]
+    this.index = this.shape.map(() => 0)
   }
-  let fraction = 0
-  for (let n = 60; n > 0; n--) fraction = n / 2 / (a + fraction)
-  return Math.sign(x) * (1 - Math.exp(-a * a) / (Math.sqrt(Math.PI) * (a + fraction)))
-}
 
-// Ties go to even and a zero keeps the sign, as CUDA's rintf has it.
-const round = (x: number): number => {
-  const down = Math.floor(x)
-  const rest = x - down
-  const nearest = rest < 0.5 || (rest === 0.5 && down % 2 === 0) ? down : down + 1
-  return nearest === 0 && (x < 0 || Object.is(x, -0)) ? -0 : nearest
-}
-
-/** What a float is once it was stored as a type and loaded again. */
-const storedAs = (dtype: DType): ((a: number) => number) => {
-  const [write, read] = [writer(dtype), reader(dtype)]
-  return a => f(read(write(a)))
-}
-
-/** What remains of a division, exact, and with the sign of the divisor. */
-const mod = (a: number, b: number): number => {
-  const rest = a % b
-  return rest !== 0 && rest < 0 !== b < 0 ? rest + b : rest
-}
-
-// Every step rounds to f32. The quotient of what divides evenly is a whole number but for its rounding.
-const floorDiv = (a: number, b: number): number => {
-  if (b === 0) return f(a / b)
-  const rest = a % b
-  const even = f(f(a - rest) / b)
-  const quotient = rest !== 0 && rest < 0 !== b < 0 ? f(even - 1) : even
-  if (quotient === 0) return 1 / f(a / b) < 0 || a / b < 0 ? -0 : 0
-  const down = Math.floor(quotient)
-  return f(quotient - down) > 0.5 ? f(down + 1) : down
-}
-
-/** Every step rounds to f32, as a device that computes in f32 does. */
-const floatUnary: Readonly<Record<MapUnary, (a: number) => number>> = {
-  neg: a => -a,
-  abs: Math.abs,
-  exp: a => f(Math.exp(a)),
-  log: a => f(Math.log(a)),
-  sqrt: a => f(Math.sqrt(a)),
-  rsqrt: a => f(1 / Math.sqrt(a)),
-  tanh: a => f(Math.tanh(a)),
-  erf: a => f(erf(a)),
-  sigmoid: a => f(1 / (1 + Math.exp(-a))),
-  sin: a => f(Math.sin(a)),
-  cos: a => f(Math.cos(a)),
-  floor: Math.floor,
-  ceil: Math.ceil,
-  round,
-  f16: storedAs('f16'),
-  bf16: storedAs('bf16'),
-  i32: storedAs('i32'),
-  u8: storedAs('u8'),
-}
-
-const floatBinary: Readonly<Record<MapBinary, (a: number, b: number) => number>> = {
-  add: (a, b) => f(a + b),
-  sub: (a, b) => f(a - b),
-  mul: (a, b) => f(a * b),
-  div: (a, b) => f(a / b),
-  // A NaN wins against a number, and -0 is less than +0.
-  min: Math.min,
-  max: Math.max,
-  pow: (a, b) => f(a ** b),
-  floorDiv,
-  mod: (a, b) => f(mod(a, b)),
-  lt: (a, b) => (a < b ? 1 : 0),
-  le: (a, b) => (a <= b ? 1 : 0),
-  eq: (a, b) => (a === b ? 1 : 0),
-}
-
-/** Whole numbers wrap around, as two's complement does. */
-const wholeBinary: Readonly<Partial<Record<MapBinary, (a: number, b: number) => number>>> = {
-  add: (a, b) => (a + b) | 0,
-  sub: (a, b) => (a - b) | 0,
-  mul: Math.imul,
-  min: Math.min,
-  max: Math.max,
-  // Divided by 0 both are 0, as in NumPy.
-  floorDiv: (a, b) => (b === 0 ? 0 : Math.floor(a / b) | 0),
-  mod: (a, b) => (b === 0 ? 0 : mod(a, b) | 0),
-  lt: floatBinary.lt,
-  le: floatBinary.le,
-  eq: floatBinary.eq,
-}
-
-const wholeUnary: Readonly<Partial<Record<MapUnary, (a: number) => number>>> = {
-  neg: a => -a | 0,
-  abs: a => (a < 0 ? -a | 0 : a),
-  u8: a => Math.min(255, Math.max(0, a)),
-}
-
-/** Instructions that a map of whole numbers may use; the others take floats. */
-export const wholeInstructions: ReadonlySet<string> = new Set([
-  'operand',
-  'const',
-  'index',
-  'select',
-  ...Object.keys(wholeBinary),
-  ...Object.keys(wholeUnary),
-])
-
-/** A reduction of a value over the elements of a row, as the operators of the same names have it. */
-const joinRow = (
-  op: MapRowReduction,
-  row: readonly Float64Array[],
-  value: number,
-  whole: boolean,
-): number => {
-  let total = row[0]![value]!
-  for (let e = 1; e < row.length; e++) {
-    const next = row[e]![value]!
-    if (op === 'rowMax') total = Math.max(total, next)
-    else if (op === 'rowMin') total = Math.min(total, next)
-    // Floats are summed in f64 and rounded once: every order of f32 additions is close to that.
-    else total = whole ? (total + next) | 0 : total + next
+  /** Elements of a row. */
+  get length(): number {
+    return this.shape.at(-1)!
   }
-  const found = op === 'rowMean' ? total / row.length : total
-  return whole ? Math.trunc(found) : f(found)
-}
 
-type Step = (values: Float64Array, operands: Float64Array, index: Float64Array) => number
+  /** How many of `n` points from here on lie along the innermost dimension. */
+  straight(n: number): number {
+    return Math.min(n, this.length - this.index.at(-1)!)
+  }
 
-const step = (instruction: MapInstruction, compute: 'f32' | 'i32'): Step => {
-  const [op] = instruction
-  switch (op) {
-    case 'operand': {
-      const [, which] = instruction
-      return (_, operands) => operands[which]!
+  /** Where operand `o` lies, or, after the last one, the result; and how far its next element is from there. */
+  placeOf(o: number): readonly [at: number, step: number] {
+    return [this.at[o]!, this.strides[o]!.at(-1)!]
+  }
+
+  /** The index along a dimension of the map, and how much larger the next point's is. */
+  indexOf(dimension: number): readonly [at: number, step: number] {
+    const d = this.order.indexOf(dimension)
+    return [this.index[d]!, d === this.index.length - 1 ? 1 : 0]
+  }
+
+  /** Goes on by `n` points that lie along the innermost dimension. */
+  advance(n: number): void {
+    const { shape, index } = this
+    let d = shape.length - 1
+    this.move(d, n)
+    while (d > 0 && index[d] === shape[d]) {
+      this.move(d, -shape[d]!)
+      this.move(--d, 1)
     }
-    case 'index': {
-      const [, dimension] = instruction
-      return (_, __, index) => index[dimension]!
-    }
-    case 'const': {
-      const value = compute === 'f32' ? f(instruction[1]) : instruction[1] | 0
-      return () => value
-    }
-    case 'select': {
-      const [, condition, yes, no] = instruction
-      return values => (values[condition]! !== 0 ? values[yes]! : values[no]!)
-    }
-    default: {
-      const [, a, b] = instruction as readonly [string, number, number?]
-      if (b === undefined) {
-        const unary = (compute === 'f32' ? floatUnary : wholeUnary)[op as MapUnary]
-        if (!unary) throw new Error(`${op} of whole numbers has no meaning`)
-        return values => unary(values[a]!)
-      }
-      const binary = (compute === 'f32' ? floatBinary : wholeBinary)[op as MapBinary]
-      if (!binary) throw new Error(`${op} of whole numbers has no meaning`)
-      return values => binary(values[a]!, values[b]!)
-    }
+  }
+
+  private move(d: number, by: number): void {
+    this.index[d]! += by
+    for (let o = 0; o < this.at.length; o++) this.at[o]! += this.strides[o]![d]! * by
   }
 }
 
-/** The relative error of a step, of what becomes an element of the result. */
-export type StepError = (op: MapInstruction[0], element: number) => number
+/** Fills part of a column with numbers that are equally far from one another. */
+const count = (out: Column, from: number, n: number, first: number, step: number): void => {
+  for (let e = 0; e < n; e++) out[from + e] = first + e * step
+}
 
-/** The meaning of a `map` kernel: each result as a fresh dense array. With an error, each step is off by it. */
-export const runMap = (spec: MapSpec, inputs: readonly HostArray[], error?: StepError): HostArray[] => {
+const gather = (
+  out: Column,
+  from: number,
+  n: number,
+  source: HostArray,
+  [at, step]: readonly [number, number],
+): void => {
+  for (let e = 0; e < n; e++) out[from + e] = source[at + e * step]!
+}
+
+/** Elements of operand `o` that lie further on, by what operand `by` has there; 0 where that is outside. */
+const gatherIndexed = (
+  out: Column,
+  from: number,
+  n: number,
+  inputs: readonly HostArray[],
+  o: number,
+  { operands }: MapSpec,
+  walk: Walk,
+): void => {
+  const { by, length, step } = operands[o]!.indexed!
+  const [source, indices] = [inputs[o]!, inputs[by]!]
+  const [at, next] = walk.placeOf(o)
+  const [indexAt, indexNext] = walk.placeOf(by)
+  for (let e = 0; e < n; e++) {
+    const i = indices[indexAt + e * indexNext]!
+    out[from + e] = i >= 0 && i < length ? source[at + e * next + i * step]! : 0
+  }
+}
+
+/** Makes numbers of stored elements. */
+const decode = (column: Column, n: number, dtype: DType, compute: MapSpec['compute']): void => {
+  if (dtype === 'f16') for (let e = 0; e < n; e++) column[e] = fromF16(column[e]!)
+  else if (dtype === 'bf16') for (let e = 0; e < n; e++) column[e] = fromBf16(column[e]!)
+  else if (dtype === 'i32' && compute === 'f32')
+    for (let e = 0; e < n; e++) column[e] = Math.fround(column[e]!)
+}
+
+/**
+ * The meaning of a `map` kernel: each result as a fresh dense array. With errors, each step is off by its
+ * own. Computes many points at a time, one instruction after the other; where rows are reduced, whole rows.
+ */
+export const runMap = (spec: MapSpec, inputs: readonly HostArray[], errors?: StepErrors): HostArray[] => {
   const { operands, compute, code } = spec
-  // The dimensions in the order in which points are met: the elements of a row follow one another.
-  const axis = rowAxis(spec)
-  const order = spec.shape.map((_, d) => d).filter(d => d !== axis)
-  if (axis >= 0) order.push(axis)
-  const inOrder = (of: readonly number[]): readonly number[] => order.map(d => of[d]!)
-  const shape = inOrder(spec.shape)
-  const strides = operands.map(operand => inOrder(operand.strides))
-  const written = inOrder(denseStrides(spec.shape))
-  const total = shape.reduce((product, size) => product * size, 1)
-  const steps = code.map(each => (isRowReduction(each) ? undefined : step(each, compute)))
-  const reads = operands.map(operand => reader(operand.dtype))
-  const writes = spec.results.map(result => writer(result.dtype))
   const results = spec.results.map(result => hostArray(result.dtype, resultElements(spec, result)))
-  const length = shape.at(-1) ?? 1
-  // Elements are computed one at a time, or a row at a time where it is reduced.
-  const width = steps.includes(undefined) ? length : 1
-  const table = (size: number) => Array.from({ length: width }, () => new Float64Array(size))
-  const [values, loaded, indices] = [table(code.length), table(operands.length), table(shape.length)]
-  const index = new Array<number>(shape.length).fill(0)
-  const offsets = operands.map(operand => operand.offset)
-  /** Of each point of a row, its element of a result that has all. */
-  const places = new Float64Array(width)
-  let place = 0
-  /** The element of an operand at the present point. */
-  const read = (o: number): number => {
-    const { indexed } = operands[o]!
-    if (indexed === undefined) return reads[o]!(inputs[o]![offsets[o]!]!)
-    const i = inputs[indexed.by]![offsets[indexed.by]!]!
-    return i >= 0 && i < indexed.length ? reads[o]!(inputs[o]![offsets[o]! + i * indexed.step]!) : 0
+  const total = spec.shape.reduce((product, size) => product * size, 1)
+  if (total === 0) return results
+  const walk = new Walk(spec)
+  const { length } = walk
+  const rows = Math.max(1, Math.floor(pointsAtOnce / length))
+  const width = Math.min(total, hasRows(spec) ? rows * length : pointsAtOnce)
+  const column = (): Column => new Float64Array(width)
+  const loaded = operands.map(column)
+  // An operand's value is the loaded column itself: no column is written twice for the same points.
+  const values = code.map(([op, which]) => (op === 'operand' ? loaded[which as number]! : column()))
+  /** Of each point, its element of a result that has all. */
+  const places = column()
+  const indices = code.flatMap(([op, which], s) => (op === 'index' ? [[s, which as number] as const] : []))
+  for (const [s, [op, value]] of code.entries())
+    if (op === 'const') values[s]!.fill(compute === 'f32' ? Math.fround(value) : value | 0)
+
+  const load = (from: number, n: number): void => {
+    for (let o = 0; o < operands.length; o++)
+      if (operands[o]!.indexed === undefined) gather(loaded[o]!, from, n, inputs[o]!, walk.placeOf(o))
+      else gatherIndexed(loaded[o]!, from, n, inputs, o, spec, walk)
+    for (const [s, dimension] of indices) count(values[s]!, from, n, ...walk.indexOf(dimension))
+    count(places, from, n, ...walk.placeOf(operands.length))
+    walk.advance(n)
   }
-  // Loads one element, and goes on to the next index: increments the last dimension that is not at its end,
-  // and resets the dimensions after it.
-  const load = (e: number): void => {
-    for (let o = 0; o < operands.length; o++) {
-      const value = read(o)
-      loaded[e]![o] = compute === 'f32' ? f(value) : value
-    }
-    for (let d = shape.length - 1; d >= 0; d--) indices[e]![order[d]!] = index[d]!
-    places[e] = place
-    for (let d = shape.length - 1; d >= 0; d--) {
-      const size = shape[d]!
-      if (++index[d]! < size) {
-        for (let o = 0; o < operands.length; o++) offsets[o]! += strides[o]![d]!
-        place += written[d]!
-        break
-      }
-      index[d] = 0
-      for (let o = 0; o < operands.length; o++) offsets[o]! -= strides[o]![d]! * (size - 1)
-      place -= written[d]! * (size - 1)
-    }
-  }
-  const run = (s: number): void => {
-    const step = steps[s]
-    if (step !== undefined) {
-      for (let e = 0; e < width; e++) {
-        const value = step(values[e]!, loaded[e]!, indices[e]!)
-        values[e]![s] = error === undefined ? value : value * (1 + error(code[s]![0], places[e]!))
-      }
-      return
-    }
-    const [op, argument] = code[s] as readonly [MapRowReduction, number]
-    const joined = joinRow(op, values, argument, compute === 'i32')
-    for (let e = 0; e < width; e++) values[e]![s] = joined
+  const run = (s: number, n: number): void => {
+    const instruction = code[s]!
+    const [op, argument] = instruction
+    const out = values[s]!
+    if (op === 'operand' || op === 'const' || op === 'index') return
+    if (isRowReduction(instruction))
+      return reduced(op as MapRowReduction, compute, values[argument]!, out, n, length)
+    computed(instruction, compute, values, out, n)
+    const error = errors?.of(op) ?? 0
+    if (error === 0) return
+    const { directions } = errors!
+    for (let e = 0; e < n; e++) out[e]! *= 1 + directions[places[e]!]! * error
   }
   for (let i = 0; i < total; i += width) {
-    for (let e = 0; e < width; e++) load(e)
-    for (let s = 0; s < steps.length; s++) run(s)
-    for (let r = 0; r < results.length; r++) {
-      const { value, row } = spec.results[r]!
-      if (row === true) results[r]![Math.floor(i / length)] = writes[r]!(values[0]![value]!)
-      else for (let e = 0; e < width; e++) results[r]![places[e]!] = writes[r]!(values[e]![value]!)
+    const n = Math.min(width, total - i)
+    for (let from = 0; from < n; ) {
+      const straight = walk.straight(n - from)
+      load(from, straight)
+      from += straight
+    }
+    for (const [o, { dtype }] of operands.entries()) decode(loaded[o]!, n, dtype, compute)
+    for (let s = 0; s < code.length; s++) run(s, n)
+    for (const [r, { value, row, dtype }] of spec.results.entries()) {
+      const found = values[value]!
+      if (row !== true) store(results[r]!, dtype, places, found, n)
+      else for (let e = 0; e < n; e += length) results[r]![(i + e) / length] = writer(dtype)(found[e]!)
     }
   }
   return results

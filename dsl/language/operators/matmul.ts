@@ -14,7 +14,7 @@ import {
 } from '../../ir/tensor.js'
 import { FlowValue } from '../builder.js'
 import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
-import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.js'
+import { type HostArray, numbers, roundoff, stored } from '../values.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import { expandOperator } from './expand.js'
@@ -150,6 +150,8 @@ export const matmulSpec = (given: BoundSpec, givenW: BoundSpec, attrs: Attrs): M
   }
 }
 
+type Numbers = HostArray | Float32Array
+
 const reference = (
   inputs: readonly HostArray[],
   specs: readonly BoundSpec[],
@@ -160,23 +162,55 @@ const reference = (
   const { m, n, k, batch, transposeA, transposeB, a, b } = matmulSpec(xSpec, wSpec, attrs)
   const x = numbers(inputs[0]!, xSpec.dtype)
   const w = numbers(inputs[1]!, wSpec.dtype)
-  const result = hostArray(output.dtype, elements(output.shape))
-  const write = writer(output.dtype)
-  const [stepK, stepN] = transposeB ? [1, k] : [n, 1]
   const [stepR, stepQ] = transposeA ? [1, m] : [k, 1]
   // Sums in f64, rounded once: every order of f32 additions is close to that.
-  const row = new Float64Array(n)
-  for (let i = 0; i < batch; i++)
+  const sums = new Float64Array(elements(output.shape))
+  const left = new Float64Array(k)
+  for (let i = 0; i < batch; i++) {
+    const right = w.subarray(i * b.batchStride, i * b.batchStride + k * n)
     for (let r = 0; r < m; r++) {
-      row.fill(0)
-      for (let q = 0; q < k; q++) {
-        const left = x[i * a.batchStride + r * stepR + q * stepQ]!
-        const base = i * b.batchStride + q * stepK
-        for (let c = 0; c < n; c++) row[c]! += left * w[base + c * stepN]!
-      }
-      for (let c = 0; c < n; c++) result[(i * m + r) * n + c] = write(Math.fround(row[c]!))
+      for (let q = 0; q < k; q++) left[q] = x[i * a.batchStride + r * stepR + q * stepQ]!
+      const row = sums.subarray((i * m + r) * n, (i * m + r + 1) * n)
+      if (transposeB) addColumns(row, left, right)
+      else addRows(row, left, right)
     }
-  return result
+  }
+  return stored(sums, output.dtype)
+}
+
+/** row[c] += Σ left[q] · rows[q, c], in order of q. Four rows at a time, so that a sum is loaded once for four. */
+const addRows = (row: Float64Array, left: Float64Array, rows: Numbers): void => {
+  const [n, k] = [row.length, left.length]
+  let q = 0
+  for (; q + 4 <= k; q += 4) {
+    const [a, b, c, d] = [q * n, (q + 1) * n, (q + 2) * n, (q + 3) * n]
+    const [p, r, s, t] = [left[q]!, left[q + 1]!, left[q + 2]!, left[q + 3]!]
+    for (let i = 0; i < n; i++)
+      row[i] = row[i]! + p * rows[a + i]! + r * rows[b + i]! + s * rows[c + i]! + t * rows[d + i]!
+  }
+  for (; q < k; q++) for (let i = 0; i < n; i++) row[i]! += left[q]! * rows[q * n + i]!
+}
+
+/** row[c] += Σ left[q] · columns[c, q], in order of q. Four columns at a time: four sums do not wait for one another. */
+const addColumns = (row: Float64Array, left: Float64Array, columns: Numbers): void => {
+  const [n, k] = [row.length, left.length]
+  let i = 0
+  for (; i + 4 <= n; i += 4) {
+    const [a, b, c, d] = [i * k, (i + 1) * k, (i + 2) * k, (i + 3) * k]
+    let [p, r, s, t] = [row[i]!, row[i + 1]!, row[i + 2]!, row[i + 3]!]
+    for (let q = 0; q < k; q++) {
+      const each = left[q]!
+      p += each * columns[a + q]!
+      r += each * columns[b + q]!
+      s += each * columns[c + q]!
+      t += each * columns[d + q]!
+    }
+    row[i] = p
+    row[i + 1] = r
+    row[i + 2] = s
+    row[i + 3] = t
+  }
+  for (; i < n; i++) for (let q = 0; q < k; q++) row[i]! += left[q]! * columns[i * k + q]!
 }
 
 /** x · w, accumulated in f32 for every element type; see `matmul`. */

@@ -111,15 +111,15 @@ export interface Operator {
    */
   tolerance(output: BoundSpec, inputs: readonly BoundSpec[], attrs: Attrs): number
   /**
-   * The reference, each of whose steps is off by as much as a device may be, in the given direction of each
-   * element. Absent: each element is off by the tolerance.
+   * The reference, each of whose steps is off by as much as a device may be, in the direction of each element:
+   * 1 or -1. Absent: each element is off by the tolerance.
    */
   off?(
     inputs: readonly HostArray[],
     specs: readonly BoundSpec[],
     output: BoundSpec,
     attrs: Attrs,
-    direction: (element: number) => 1 | -1,
+    directions: Int8Array,
   ): HostArray
   /**
    * The magnitude of what the result is made of, from that of the largest element of each input: where terms

@@ -13,7 +13,7 @@ import {
 } from '../../ir/tensor.js'
 import { FlowValue } from '../builder.js'
 import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
-import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.js'
+import { type HostArray, hostArray, numbers, roundoff, stored } from '../values.js'
 import { here } from '../where.js'
 import { apply, parted } from './apply.js'
 import type { Arithmetic } from './arithmetic.js'
@@ -138,28 +138,22 @@ const spec = (how: ReduceSpec['how'], x: BoundSpec, output: DType, attrs: Attrs)
 const run = (kernel: ReduceSpec, input: HostArray, initial: number): HostArray => {
   const { how, outer, length, inner } = kernel
   const values = numbers(input, kernel.input)
-  const result = hostArray(kernel.output, outer * inner)
-  const write = writer(kernel.output)
-  const whole = !isFloat(kernel.input)
-  const picks = how === 'max' || how === 'min'
+  const totals = new Float64Array(outer * inner)
+  const isWhole = !isFloat(kernel.input)
   // Floats are summed in f64 and rounded once: every order of f32 additions is close to that. Whole numbers
   // wrap. A NaN among the elements is the maximum and the minimum, as in PyTorch; -0 is less than +0.
-  const join = picks
-    ? how === 'max'
-      ? Math.max
-      : Math.min
-    : whole
-      ? (a: number, b: number) => (a + b) | 0
-      : (a: number, b: number) => a + b
   for (let o = 0; o < outer; o++)
     for (let i = 0; i < inner; i++) {
       const base = o * length * inner + i
+      const end = base + length * inner
       let total = length === 0 ? initial : values[base]!
-      for (let l = 1; l < length; l++) total = join(total, values[base + l * inner]!)
-      if (how === 'mean') total /= length
-      result[o * inner + i] = write(whole ? total : Math.fround(total))
+      if (how === 'max') for (let e = base + inner; e < end; e += inner) total = Math.max(total, values[e]!)
+      else if (how === 'min') for (let e = base + inner; e < end; e += inner) total = Math.min(total, values[e]!)
+      else if (isWhole) for (let e = base + inner; e < end; e += inner) total = (total + values[e]!) | 0
+      else for (let e = base + inner; e < end; e += inner) total += values[e]!
+      totals[o * inner + i] = how === 'mean' ? total / length : total
     }
-  return result
+  return stored(totals, kernel.output)
 }
 
 const choose = (kernel: ReduceSpec, input: HostArray): HostArray => {

@@ -133,8 +133,8 @@ export const ropeOperator: Operator = {
   },
   reference: (inputs, specs, _output, attrs) => runMap(spec(specs, attrsFrom(attrs)), inputs)[0]!,
   tolerance: (output, inputs, attrs) => mapTolerance(spec(inputs, attrsFrom(attrs)).code, output.dtype),
-  off: (inputs, specs, _output, attrs, direction) =>
-    runMapOff(spec(specs, attrsFrom(attrs)), inputs, direction),
+  off: (inputs, specs, _output, attrs, directions) =>
+    runMapOff(spec(specs, attrsFrom(attrs)), inputs, directions),
 }
 
 export interface RopeOptions<P extends Shape = Shape> {
