@@ -169,6 +169,8 @@ export interface NativeProgramOptions {
   readonly shared?: readonly (readonly [buffer: number, block: number])[]
   /** Its ticks are launches of this sequence. */
   readonly sequence?: NativeSequence
+  /** Is set while the program opens: the runs whose kernels are prepared, and all runs. */
+  readonly prepared?: Int32Array
   /**
    * By kernel index: a function that computes a user's kernel on `host`. It gets copies of device memory,
    * which it may keep: one of each read, and one of each write with its present bytes. When it returns, the

@@ -128,7 +128,11 @@ const disturbing =
       node.attrs,
     )
     const by = toleranceOf(graph, node) * Math.max(largest(given), beside ?? 0)
-    return moved(given, direction(node.id, given.length, () => given), by)
+    return moved(
+      given,
+      direction(node.id, given.length, () => given),
+      by,
+    )
   }
 
 /** The largest finite difference of an element. What is not finite must be the same on a device. */

@@ -1,6 +1,7 @@
 // The NativeProgram of runtime/addon.ts.
 #include "bindings/native_program.h"
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -517,6 +518,18 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
     };
   };
 
+  if (const Napi::Value value = given.Get("prepared"); !absent(value)) {
+    if (!value.IsTypedArray() || value.As<Napi::TypedArray>().TypedArrayType() != napi_int32_array ||
+        value.As<Napi::TypedArray>().ElementLength() != 2)
+      throw Napi::TypeError::New(env, "options.prepared must be an Int32Array of two elements");
+    roots.Set("prepared", value);
+    // JavaScript reads it meanwhile.
+    options.onPrepared = [counts = value.As<Napi::Int32Array>().Data()](std::uint32_t runs,
+                                                                        std::uint32_t total) {
+      std::atomic_ref(counts[1]).store(static_cast<std::int32_t>(total), std::memory_order_relaxed);
+      std::atomic_ref(counts[0]).store(static_cast<std::int32_t>(runs), std::memory_order_relaxed);
+    };
+  }
   auto held = std::make_shared<Napi::ObjectReference>(Napi::Persistent(roots));
   auto failure = std::make_shared<MaybeFailure>();
   auto shared = std::make_shared<SessionOptions>(std::move(options));

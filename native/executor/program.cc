@@ -31,12 +31,12 @@ MaybeFailure Program::takeMemory(const MemorySources& sources) {
   return memory.take(spec_, sources);
 }
 
-MaybeFailure Program::load(const ReferenceFactory& reference, bool traced) {
+MaybeFailure Program::load(const ReferenceFactory& reference, bool traced, const PreparedCallback& onPrepared) {
   if (MaybeFailure failure = enablePeers()) return failure;
   if (MaybeFailure failure = findGraphs(traced)) return failure;
   if (MaybeFailure failure = makeStreams()) return failure;
   if (MaybeFailure failure = makeEvents()) return failure;
-  if (MaybeFailure failure = prepareKernels(reference)) return failure;
+  if (MaybeFailure failure = prepareKernels(reference, onPrepared)) return failure;
   return makePacing();
 }
 
@@ -280,7 +280,7 @@ Status Program::prepare(const Step& run, const KernelSpec& spec, HostCallback ca
   return driver.preparePeerCopy(kernel, spec.bytes, end(operand(run, 0)), end(operand(run, run.reads)));
 }
 
-MaybeFailure Program::prepareKernels(const ReferenceFactory& reference) {
+MaybeFailure Program::prepareKernels(const ReferenceFactory& reference, const PreparedCallback& onPrepared) {
   // All runs of a kernel in one direction on one device share a prepared kernel. A user's kernel on the host
   // device is prepared for each run, so that its failure can name the node; so is a run that accesses other
   // devices.
@@ -333,6 +333,7 @@ MaybeFailure Program::prepareKernels(const ReferenceFactory& reference) {
     }
     runKernels_.push_back(kernel);
     runPieces_.push_back(static_cast<std::uint32_t>(kernel->pieces()));
+    if (onPrepared) onPrepared(step.run + 1, decoded_.runs);
   }
   return std::nullopt;
 }

@@ -20,6 +20,8 @@ std::vector<std::shared_ptr<Driver>> driversOf(const std::vector<std::shared_ptr
 using ReferenceFactory =
     std::function<HostCallback(std::uint32_t kernel, std::uint32_t node, std::vector<std::size_t> reads,
                                std::vector<std::size_t> writes)>;
+// Called on the loading thread after each run whose kernel is prepared.
+using PreparedCallback = std::function<void(std::uint32_t runs, std::uint32_t total)>;
 
 // A plan that is ready to be issued: steps decoded, kernels prepared, memory allocated, streams and events
 // created. After `load` nothing here allocates, compiles or creates a driver object.
@@ -35,7 +37,8 @@ class Program {
   MaybeFailure takeMemory(const MemorySources& sources = {});
   // All the rest, after `takeMemory`: may take long, since kernels are compiled.
   // `traced`: the nodes of graphs are to record events.
-  MaybeFailure load(const ReferenceFactory& reference, bool traced = false);
+  MaybeFailure load(const ReferenceFactory& reference, bool traced = false,
+                    const PreparedCallback& onPrepared = {});
 
   std::size_t devices() const { return drivers_.size(); }
   Driver& driver(std::size_t device = 0) const { return *drivers_[device]; }
@@ -93,7 +96,7 @@ class Program {
   void findBusyLanes();
   MaybeFailure makeEvents();
   MaybeFailure makePools(const std::vector<TickOrder::Marker>& spare);
-  MaybeFailure prepareKernels(const ReferenceFactory& reference);
+  MaybeFailure prepareKernels(const ReferenceFactory& reference, const PreparedCallback& onPrepared);
   MaybeFailure makePacing();
   KernelSpec specOf(const Step& run) const;
   const BufferSpec& operand(const Step& run, std::uint32_t index) const {

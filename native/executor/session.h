@@ -24,6 +24,7 @@ struct SessionOptions {
   std::size_t traceRows = Trace::mostRows;  // the newest are kept
   bool poison = false;
   ReferenceFactory reference;
+  PreparedCallback onPrepared;
   // Called on the completion thread, once for each submitted tick, in order. `failure` is null for a tick
   // that completed.
   std::function<void(std::uint64_t tick, const Failure* failure)> onTick;

@@ -1,8 +1,9 @@
-import { lastValueFrom, toArray } from 'rxjs'
+import { lastValueFrom, map, toArray } from 'rxjs'
 import { distance, type HostArray, type Meaning, type Program } from '../../dsl/index.js'
 import { meaningWithStates, numbers } from '../../dsl/internal.js'
 import type { Fault } from '../../dsl/ir/fault.js'
 import type { Plan } from '../../dsl/ir/plan.js'
+import type { Progress } from './progress.js'
 
 export interface CheckResult {
   /** Output values compared: ticks times outputs. */
@@ -36,6 +37,7 @@ export interface Ran {
   readonly interrupted?: boolean
   /** The states after the last tick. */
   readonly states?: Values
+  readonly progress?: Progress
 }
 
 interface Compared {
@@ -100,7 +102,19 @@ export const check = async (
       const judged = { ok: wrong === undefined, decided: allowed === 0 || allowed < scale }
       return { kind, name, tick, relativeError, tolerance: relative(allowed, scale), share, ...judged }
     })
-  const meant = await lastValueFrom(meaningWithStates(program.graph, options)(feeds as never).pipe(toArray()))
+  const interpreting = (tick: number) => `checking: interpreting tick ${tick + 1} of ${ticks}`
+  ran.progress?.phase(interpreting(0))
+  const interpreted = meaningWithStates(
+    program.graph,
+    options,
+  )(feeds as never).pipe(
+    map((meaning, tick) => {
+      if (tick + 1 < ticks) ran.progress?.step(interpreting(tick + 1))
+      return meaning
+    }),
+    toArray(),
+  )
+  const meant = await lastValueFrom(interpreted)
   const ticksCompared = Array.from({ length: Math.max(meant.length, got.length) }, (_, tick) =>
     compare('output', tick, got[tick] ?? {}, meant[tick] ?? nothing),
   )

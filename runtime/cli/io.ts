@@ -2,6 +2,7 @@ import type { Fault } from '../../dsl/ir/fault.js'
 import { renderAll } from '../../dsl/ir/messages.js'
 import { shown, shownLines } from '../../dsl/ir/show.js'
 import { thrown } from '../values.js'
+import { type Progress, progressOn } from './progress.js'
 
 /** The command line was used wrongly: exit status 2. */
 export class Misuse extends Error {}
@@ -38,6 +39,8 @@ export interface Output {
    * error. So it is with `--json` from the start.
    */
   reserve(): void
+  /** On standard error, where that is a terminal; nothing with `--json`. */
+  readonly progress: Progress
   readonly styles: Styles
 }
 
@@ -96,6 +99,7 @@ export const makeOutput = (json: boolean): Output => {
     say: text => void (json || write(`${terminal(text, coloured)}\n`)),
     result: value => void (json && write(`${jsonLine(value)}\n`)),
     reserve,
+    progress: progressOn(json ? { write: () => undefined } : process.stderr),
     styles: styled(coloured),
   }
 }

@@ -22,6 +22,7 @@ import { type EndingSignal, exitStatus, Interrupted, interruptible } from './int
 import { Failed, Misuse, note, type Output, report as reportError } from './io.js'
 import { type CompileFlags, compiled, compileFlags, compilerOf } from './planned.js'
 import { loadProgram } from './program.js'
+import type { Progress } from './progress.js'
 import { Reloading } from './reload.js'
 import { bytes, table } from './table.js'
 import { type Watching, watch } from './watch.js'
@@ -52,8 +53,16 @@ export const run = async (args: readonly string[], out: Output): Promise<number>
   const loaded = await loadProgram(path)
   const drawn = choice.check ? repeatable(irOf(loaded.graph), loaded.params) : undefined
   const program = drawn === undefined ? loaded : drawnOnce(loaded, drawn)
-  const plan = compiled(program, compiler, choice.device)
-  const done = await execute(path, program, plan, choice)
+  const { progress } = out
+  progress.phase('compiling')
+  let plan: Plan
+  let done: Done
+  try {
+    plan = compiled(program, compiler, choice.device)
+    done = await execute(path, program, plan, choice, progress)
+  } finally {
+    progress.end()
+  }
   report(plan, done, done.unsaved === undefined ? values.trace : undefined, out)
   const checked = done.check?.faults.map(fault => ({ ...fault, at: path })) ?? []
   const faults = [...(done.unsaved?.faults ?? []), ...(drawn?.faults() ?? []), ...checked]
@@ -90,7 +99,9 @@ const watched = async (
   try {
     const program = await files.load()
     const plan = compiled(program, compiler, choice.device)
-    await using session = await opened(program, plan, choice)
+    out.progress.phase('opening')
+    await using session = await opened(program, plan, choice, out.progress)
+    out.progress.end()
     let count = 0
     const watching: Watching = {
       session,
@@ -115,6 +126,7 @@ const watched = async (
     report(session.plan, done, undefined, out)
     return interrupted === undefined ? 0 : exitStatus[interrupted]
   } finally {
+    out.progress.end()
     files.close()
   }
 }
@@ -160,12 +172,14 @@ interface Done {
   readonly unsaved?: Failed | undefined
 }
 
-const opened = async (program: Program, plan: Plan, choice: Choice): Promise<Session> => {
+const opened = async (program: Program, plan: Plan, choice: Choice, progress: Progress): Promise<Session> => {
   const options = program.options ?? {}
   const session = await open(plan, {
     device: choice.device ?? options.device ?? 'auto',
     trace: choice.trace !== undefined || options.trace === true,
     poison: options.poison === true,
+    onProgress: ({ prepared, operations }) =>
+      progress.step(`preparing kernels: ${prepared} of ${operations}`),
     ...(program.params ? { params: program.params } : {}),
     ...(options.host ? { host: options.host as HostOptions } : {}),
   })()
@@ -184,8 +198,15 @@ const ticksOf = (plan: Plan, { ticks }: Choice): { readonly ticks?: number } => 
   return plan.buffers.some(({ life }) => life === 'input') ? {} : { ticks: 10 }
 }
 
-const execute = async (path: string, program: Program, plan: Plan, wanted: Choice): Promise<Done> => {
-  await using session = await opened(program, plan, wanted)
+const execute = async (
+  path: string,
+  program: Program,
+  plan: Plan,
+  wanted: Choice,
+  progress: Progress,
+): Promise<Done> => {
+  progress.phase('opening')
+  await using session = await opened(program, plan, wanted, progress)
   const fed = new Map<string, Values[string][]>()
   const got: (Values | Promise<Values>)[] = []
   if (wanted.check)
@@ -195,9 +216,12 @@ const execute = async (path: string, program: Program, plan: Plan, wanted: Choic
     })
   const feeds = feedsOf(path, program)
   let count = 0
+  const { ticks } = ticksOf(plan, wanted)
+  progress.phase('running')
   const { interrupted } = await toItsEnd(path, signal =>
     session.run(feeds as never, { signal, ...ticksOf(plan, wanted) }).forEach(lease => {
       count++
+      progress.step(`running: tick ${count}${ticks === undefined ? '' : ` of ${ticks}`}`)
       if (wanted.check) got.push(copied(lease as Lease<Record<string, Leased>>, plan))
       else lease[Symbol.dispose]()
     }),
@@ -214,6 +238,7 @@ const execute = async (path: string, program: Program, plan: Plan, wanted: Choic
         ? await check(program, plan, fed, await Promise.all(got), {
             ...ticksOf(plan, wanted),
             ...(interrupted === undefined ? { states: await statesOf(session) } : { interrupted: true }),
+            progress,
           })
         : undefined,
     unsaved,

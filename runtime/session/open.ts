@@ -19,6 +19,7 @@ import { OpenPlan } from './open-plan.js'
 import { checkOptions, type DeviceChoice, type OpenOptions } from './options.js'
 import { checkParams, deviceParams, loadParams, type ParamSources } from './params.js'
 import type { Written } from './ports.js'
+import { reporting } from './progress.js'
 import { referencesFor } from './references.js'
 import { type Following, makeSession, type Session } from './session.js'
 import {
@@ -249,13 +250,16 @@ const openPlan = async (
     if ('errors' in references) return await fail(together(references.errors))
     const failure = await withShared(plan, opening, devices, signal, async shared => {
       sharedBuffers = new Set(shared.map(([id]) => id))
-      program = await device.program(flat.spec, {
+      const prepared = new Int32Array(2)
+      const compiling = device.program(flat.spec, {
+        prepared,
         ...(peers.length > 0 ? { peers } : {}),
         ...(options.trace ? { trace: true } : {}),
         ...(options.poison ? { poison: true } : {}),
         ...(shared.length > 0 ? { shared } : {}),
         ...(onHost ? { references: references.byKernel } : {}),
       })
+      program = await reporting(compiling, prepared, options.onProgress)
       warnOfKeptFiles()
       const filled = new Set([...sharedBuffers, ...opening.elsewhere])
       return (

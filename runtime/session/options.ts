@@ -52,8 +52,21 @@ export interface OpenOptions {
    */
   readonly references?: References
   readonly signal?: AbortSignal
+  /**
+   * Is called some times a second while `open` prepares kernels, which on CUDA compiles and chooses them: not
+   * at all where that is done sooner. What it throws is uncaught.
+   */
+  readonly onProgress?: (progress: OpenProgress) => void
   /** Milliseconds that a run waits for its leases before a warning; default 5,000. */
   readonly leaseWarningMs?: number
+}
+
+/** How far `open` has come. */
+export interface OpenProgress {
+  /** Operations of the plan whose kernels are prepared. */
+  readonly prepared: number
+  /** All operations of the plan. */
+  readonly operations: number
 }
 
 const isChoice = (value: unknown): boolean => isDeviceName(value) || Device.is(value)
@@ -74,6 +87,7 @@ const checks: Readonly<Record<keyof OpenOptions, Check>> = {
   poison: flag,
   references: common.references,
   signal: common.signal,
+  onProgress: check('a function', value => typeof value === 'function'),
   leaseWarningMs: check(
     'milliseconds from 1',
     value => typeof value === 'number' && value >= 1 && value <= 2 ** 31 - 1,

@@ -94,6 +94,21 @@ describe('braid', () => {
     )
   })
 
+  it('shows its progress on a terminal alone, and erases it', () => {
+    const args = ['run', good, '--device', 'host', '--ticks', '3', '--check']
+    const piped = braid(...args)
+    expect([piped.status, piped.stderr]).toEqual([0, ''])
+    const preload = '--import data:text/javascript,process.stderr.isTTY=true'
+    const environment = { NODE_OPTIONS: preload, TERM: 'xterm' }
+    const seen = braidWith(environment, ...args)
+    const lines = seen.stderr.split('\r\u001b[K')
+    expect([seen.status, lines[0], lines.at(-1)]).toEqual([0, '', ''])
+    for (const phase of ['compiling', 'opening', 'running', 'checking: interpreting tick 1 of 3'])
+      expect(lines).toContain(phase)
+    const asJson = braidWith(environment, ...args, '--json')
+    expect([asJson.status, asJson.stderr]).toEqual([0, expect.not.stringContaining('\r')])
+  })
+
   it('calls no check good that began with other values, or that compared nothing', () => {
     const drawn = file(
       'drawn.mts',

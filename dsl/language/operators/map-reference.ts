@@ -157,8 +157,10 @@ export const runMap = (spec: MapSpec, inputs: readonly HostArray[], errors?: Ste
     const [op, argument] = instruction
     const out = values[s]!
     if (op === 'operand' || op === 'const' || op === 'index') return
-    if (isRowReduction(instruction))
-      return reduced(op as MapRowReduction, compute, values[argument]!, out, n, length)
+    if (isRowReduction(instruction)) {
+      reduced(op as MapRowReduction, compute, values[argument]!, out, n, length)
+      return
+    }
     computed(instruction, compute, values, out, n)
     const error = errors?.of(op) ?? 0
     if (error === 0) return

@@ -216,7 +216,10 @@ export const computed = (
   n: number,
 ): void => {
   const [a, b, c] = places.map(place => columns[place as number]!) as [Column, Column, Column]
-  if (op === 'select') return select(out, n, a, b, c)
+  if (op === 'select') {
+    select(out, n, a, b, c)
+    return
+  }
   const isFloat = compute === 'f32'
   const step =
     b === undefined

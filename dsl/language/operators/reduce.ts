@@ -148,7 +148,8 @@ const run = (kernel: ReduceSpec, input: HostArray, initial: number): HostArray =
       const end = base + length * inner
       let total = length === 0 ? initial : values[base]!
       if (how === 'max') for (let e = base + inner; e < end; e += inner) total = Math.max(total, values[e]!)
-      else if (how === 'min') for (let e = base + inner; e < end; e += inner) total = Math.min(total, values[e]!)
+      else if (how === 'min')
+        for (let e = base + inner; e < end; e += inner) total = Math.min(total, values[e]!)
       else if (isWhole) for (let e = base + inner; e < end; e += inner) total = (total + values[e]!) | 0
       else for (let e = base + inner; e < end; e += inner) total += values[e]!
       totals[o * inner + i] = how === 'mean' ? total / length : total
