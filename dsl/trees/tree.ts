@@ -31,8 +31,8 @@ export interface TreeOf {
    */
   carries?(from: number, output: string, to: number, input: string): boolean
   /**
-   * Layouts of one plan at most, where a value could be moved to where another layout of the plan has it;
-   * default 8.
+   * Layouts of one plan for values where they lie, for each set of places that its own kept values may have;
+   * default 8. Above as many a value is moved to where a layout has it, see `Exploration.nodeFor`.
    */
   readonly variants?: number
   /** States of the arena that are laid out ahead at most; others when they are reached. Default 512. */
@@ -61,6 +61,8 @@ export interface TreeNode {
   readonly plan: number
   readonly contract: Contract
   readonly layout: Layout
+  /** Whether it serves wherever the values lie: all inputs are copied to it, and no kept value is in its way. */
+  readonly isFallback: boolean
 }
 
 /** A value that is copied to where the node has it, before the launch. */
@@ -101,7 +103,7 @@ export interface LaidOutTree {
   readonly isWhole: boolean
   /** How many of the nodes were found ahead. */
   readonly ahead: number
-  /** Layouts of one plan, above which values are moved, and each case so far where they are. */
+  /** `TreeOf.variants`, and each case so far where values are moved. */
   readonly variants: number
   readonly moved: readonly Moved[]
   /** Bytes of the arena: the top of the highest layout that was found ahead. */
@@ -115,6 +117,8 @@ export interface LaidOutTree {
 
 /** By input: the offset of a value that lies in the arena, or undefined for a value from elsewhere. */
 export type Instead = ReadonlyMap<string, number | undefined>
+
+const none: ReadonlyMap<string, number> = new Map()
 
 const rangeOf = ({ offset, bytes }: Held): ByteRange => ({ from: offset, to: offset + rounded(bytes) })
 
@@ -287,8 +291,13 @@ class Exploration {
   }
 
   /**
-   * The node of this contract. Once the plan has `variants` layouts, one of them is used that writes over no kept
-   * value, and whose inputs can be copied to their places; if there is none, a new one is made.
+   * The node of this contract. With k, how many older values of its own a plan may find kept, it has
+   * (`variants` + 1) · (k + 1) nodes at most. From `variants` on, the first is used that writes over no kept value,
+   * also where inputs are moved to their places. If there is none, a node is made for the contract, up to
+   * `variants` · (k + 1); then a fallback.
+   *
+   * No kept value but those that a fallback makes itself lies where it writes: it is laid out beside all
+   * places of kept values so far, and later outputs beside it. So k + 1 fallbacks find a free one.
    */
   private nodeFor(
     plan: number,
@@ -300,18 +309,51 @@ class Exploration {
     if (known !== undefined) return { node: known, moves: [] }
     const own = this.nodes.filter(node => node.plan === plan)
     if (own.length >= this.variants)
-      for (const { id, contract: other, layout } of own) {
-        if (contract.kept.some(range => layout.clobbers.some(written => overlap(written, range)))) continue
-        const moves = movesTo(other, contract, carried)
-        if (moves === undefined) continue
-        this.moved.set(JSON.stringify([id, moves]), { node: id, moves })
-        return { node: id, moves }
+      for (const node of own) {
+        const moves = movesTo(node, contract, carried)
+        if (moves !== undefined) return this.withMoves(node.id, moves)
       }
-    const { body } = this.tree.members[plan]!
-    const id = this.nodes.length
-    this.nodes.push({ id, plan, contract, layout: layOut(body, contract, this.outputOrder[plan]!) })
-    this.nodeOf.set(key, id)
-    return { node: id, moves: [] }
+    const isFallback = own.length >= this.variants * (1 + this.olderKept(plan))
+    const elsewhere = merged([...contract.elsewhere, ...this.fallbackBytes()])
+    const wanted = isFallback
+      ? { inputs: none, kept: merged([...contract.kept, ...this.keepingPlaces()]), elsewhere }
+      : { ...contract, elsewhere }
+    const layout = layOut(this.tree.members[plan]!.body, wanted, this.outputOrder[plan]!)
+    const node = { id: this.nodes.length, plan, contract: isFallback ? wanted : contract, layout, isFallback }
+    this.nodes.push(node)
+    if (isFallback) return this.withMoves(node.id, movesTo(node, contract, carried)!)
+    this.nodeOf.set(key, node.id)
+    return { node: node.id, moves: [] }
+  }
+
+  private withMoves(node: number, moves: readonly Move[]): Moved {
+    const moved = { node, moves }
+    if (moves.length > 0) this.moved.set(JSON.stringify([node, moves]), moved)
+    return moved
+  }
+
+  /** How many values of a plan's own a launch of it finds kept, at most. */
+  private olderKept(plan: number): number {
+    let count = 0
+    for (const lifetime of this.tree.members[plan]!.lifetimes.values())
+      if (lifetime.lives !== 'run') count += lifetime.count - 1
+    return count
+  }
+
+  private fallbackBytes(): readonly ByteRange[] {
+    return this.nodes.flatMap(({ isFallback, layout }) => (isFallback ? layout.clobbers : []))
+  }
+
+  /** Wherever a layout so far leaves a value that is kept. */
+  private keepingPlaces(): readonly ByteRange[] {
+    return this.nodes.flatMap(({ plan, layout }) => {
+      const { body } = this.tree.members[plan]!
+      return [...layout.outputs].flatMap(([output, offset]) =>
+        this.lifetime(plan, output).lives === 'run'
+          ? []
+          : [{ from: offset, to: offset + rounded(body.sizes[body.outputs.get(output)!]!) }],
+      )
+    })
   }
 
   private state(last: number, held: readonly Held[]): number {
@@ -327,24 +369,24 @@ class Exploration {
 }
 
 /**
- * The copies that turn one contract into another one; undefined where the same values do not lie in the
- * arena, or where a copy would write over a value that is kept or not moved yet.
+ * The copies after which a node serves a contract, all at once; undefined where it writes over a value that is kept,
+ * or one of the copies would, or where the same values do not lie in the arena.
  */
 const movesTo = (
-  to: Contract,
+  { contract, layout, isFallback }: TreeNode,
   from: Contract,
   carried: ReadonlyMap<string, Held>,
 ): readonly Move[] | undefined => {
-  if (to.inputs.size !== from.inputs.size) return undefined
+  const isKept = (written: ByteRange): boolean => from.kept.some(range => overlap(written, range))
+  const isSame =
+    contract.inputs.size === carried.size && [...carried.keys()].every(k => contract.inputs.has(k))
+  if ((!isFallback && !isSame) || layout.clobbers.some(isKept)) return undefined
   const moves: Move[] = []
-  const sources = [...carried.values()].map(rangeOf)
-  for (const [input, offset] of to.inputs) {
-    const value = carried.get(input)
-    if (value === undefined) return undefined
-    if (value.offset === offset) continue
-    const target = { from: offset, to: offset + rounded(value.bytes) }
-    if ([...sources, ...from.kept].some(range => overlap(range, target))) return undefined
-    moves.push({ input, from: value.offset, to: offset, bytes: value.bytes })
+  for (const [input, { offset, bytes }] of carried) {
+    const to = layout.inputs.get(input)!
+    if (offset === to) continue
+    if (isKept({ from: to, to: to + rounded(bytes) })) return undefined
+    moves.push({ input, from: offset, to, bytes })
   }
   return moves
 }

@@ -14,7 +14,8 @@ export const explainNode = (
   const { contract, layout } = node
   const sizes = body.body
   const inputs = [...layout.inputs].map(([input, from]) => {
-    const source = contract.inputs.has(input) ? '' : ', copied there from the host'
+    const copied = node.isFallback ? ', copied there' : ', copied there from the host'
+    const source = contract.inputs.has(input) ? '' : copied
     return `${input} at ${text(rangeAt(from, sizes.inputs.get(input)!))}${source}`
   })
   const outputs = [...layout.outputs].map(
@@ -40,10 +41,15 @@ const text = ({ from, to }: ByteRange): string => `${from} to ${to}`
 const list = (items: readonly string[]): string => items.join('; ') || 'nothing'
 
 /** In what it differs from the layout of the same plan before it that is most like it. */
-const whyLaidOut = ({ plans, layouts }: PreparedTree, { id, plan, contract }: TreeNode): string => {
+const whyLaidOut = (
+  { plans, layouts }: PreparedTree,
+  { id, plan, contract, isFallback }: TreeNode,
+): string => {
   const { name } = plans[plan]!
-  const differences = layouts.nodes
-    .filter(other => other.plan === plan && other.id < id)
+  const before = layouts.nodes.filter(other => other.plan === plan && other.id < id)
+  if (isFallback)
+    return `a fallback: each of the ${before.length} layouts of ${name} before it writes over a kept value, and variants is ${layouts.variants}`
+  const differences = before
     .map(other => ({ id: other.id, found: differencesOf(contract, other.contract) }))
     .sort((a, b) => a.found.length - b.found.length)
   const [nearest] = differences

@@ -25,7 +25,10 @@ export interface TreeOptions {
    * default 64 MiB. A launch beyond is refused, and `tree.room()` says when there is room.
    */
   readonly waiting?: number
-  /** Layouts of one plan, above which a value is moved to where a layout has it instead; default 8. */
+  /**
+   * Layouts of one plan, above which a value is moved to where a layout has it instead; default 8. Where values
+   * are kept there may be more: (`variants` + 1) · (k + 1), of a plan that finds k older values of its own kept.
+   */
   readonly variants?: number
   /** Bytes of the arena, where launches that were not laid out ahead need more than those that were. */
   readonly arena?: number

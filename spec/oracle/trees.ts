@@ -78,11 +78,14 @@ export class SlowArena {
       const value = this.held.findLast(({ output }) => output === input)
       if (value !== undefined && this.isOffered(value)) sources.set(input, value)
     }
-    for (const { from, to, bytes } of moves) {
-      const value = this.held.findLast(candidate => candidate.offset === from)
-      if (value === undefined || !this.holds(from, bytes, value.id))
+    // All at once: where one writes over what another reads, they go by way of other memory.
+    const moved = moves.map(({ from }) => this.held.findLast(candidate => candidate.offset === from))
+    for (const [i, { from, bytes }] of moves.entries())
+      if (moved[i] === undefined || !this.holds(from, bytes, moved[i].id))
         return `a move from ${from} finds no value`
-      for (let at = 0; at < bytes; at += granule) this.bytes.set(to + at, value.id)
+    for (const [i, { to, bytes }] of moves.entries()) {
+      for (let at = 0; at < bytes; at += granule) this.bytes.set(to + at, moved[i]!.id)
+      this.highest = Math.max(this.highest, Math.ceil((to + bytes) / granule) * granule)
     }
     const given = new Map<string, number>()
     for (const [input, bytes] of now.inputs) {

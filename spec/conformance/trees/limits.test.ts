@@ -17,9 +17,11 @@ import {
   slice,
   tensor,
   tree,
+  until,
   upload,
 } from '../../../dsl/index.js'
 import { Device, type Handle, StaleHandleError } from '../../../runtime/index.js'
+import { numbersFrom } from '../../fixtures/trees.js'
 import { present } from '../devices.js'
 import { affine, all, copy, only, planned, prompt, row, step, treeOn, width } from './kit.js'
 
@@ -69,6 +71,49 @@ describe.each(present)('limits of trees on %s', device => {
     expect(only((await last.values).seen)).toBe(110)
     expect(t.stats()).toMatchObject({ layouts: 3, moves: 0 })
     expect(t.explain()).not.toMatch(/moves/)
+  })
+
+  it('20, 21 kept values in many places take layouts up to a limit too, then one that serves beside all', async () => {
+    const note = affine('note', 'x', 'kept', 3, 0)
+    const spec = tree({
+      plans: { prompt, step, note, drop: affine('drop', 'kept', 'y', 1, 0) },
+      start: ['prompt', 'note'],
+      then: {
+        prompt: ['step', 'note', 'drop'],
+        step: ['step', 'note', 'drop'],
+        note: ['step', 'note', 'drop'],
+        drop: ['step', 'note', 'drop'],
+      },
+      keep: { note: { kept: until('drop', 3) }, step: { state: ring(2) } },
+    })
+    const random = numbersFrom(3)
+    for (const variants of [1, 2]) {
+      await using t = await treeOn(device, spec, { variants, arena: 64 * 1024 })
+      const notes: { readonly handle: Pick<Handle, 'read'>; readonly value: number }[] = []
+      let state = 2
+      let last = t.launch('prompt', { x: all(1) }).next('step', { token: all(0) })
+      for (let i = 0; i < 60; i++) {
+        const choice = Math.floor(random() * 4)
+        if (choice === 0 && notes.length < 3)
+          notes.push({ handle: t.launch('note', { x: all(i) }).handles.kept, value: 3 * i })
+        else if (choice === 1 && notes.length > 0)
+          expect(only((await t.launch('drop').values).y)).toBe(notes.pop()!.value)
+        else {
+          state += i
+          last = t.launch('step', { token: all(i), state: last.handles.state })
+          expect(only((await last.values).seen)).toBe(10 * state)
+        }
+        for (const { handle, value } of notes) expect(only((await handle.read()) as Float32Array)).toBe(value)
+        expect(only(await last.handles.state.read())).toBe(state)
+      }
+      const count = (plan: string): number => t.layouts.filter(layout => layout.plan === plan).length
+      expect(count('drop')).toBeLessThanOrEqual(variants + 1)
+      expect(count('step')).toBeLessThanOrEqual(2 * (variants + 1))
+      expect(count('note')).toBeLessThanOrEqual(3 * (variants + 1))
+      expect(t.explain()).toMatch(
+        /a fallback: each of the \d layouts of \w+ before it writes over a kept value/,
+      )
+    }
   })
 
   it('27 where two layouts would do, the one that was found first is used', async () => {

@@ -11,6 +11,7 @@ import {
   fanOf,
   leastBytes,
   numbersFrom,
+  type TimedPlan,
   type TimedTree,
   treeOf,
 } from '../../fixtures/trees.js'
@@ -21,6 +22,13 @@ const launched = (plan: LaidOutTree, state: number, next: number): Transition =>
   if (step === undefined || E.isLeft(step)) throw new Error(`plan ${next} may not come in state ${state}`)
   return step.right
 }
+
+/** How many older values of its own a launch of the plan may find kept. */
+const olderKept = ({ lifetimes }: TimedPlan): number =>
+  [...lifetimes.values()].reduce(
+    (sum, lifetime) => sum + (lifetime.lives === 'run' ? 0 : lifetime.count - 1),
+    0,
+  )
 
 const topOf = ({ nodes }: LaidOutTree): number => Math.max(...nodes.map(({ layout }) => layout.top))
 
@@ -62,6 +70,20 @@ describe('layouts of a tree', () => {
         expect(highest).toBeLessThanOrEqual(topOf(plan))
       }),
       { numRuns: runs(400) },
+    )
+  })
+
+  it('are at most (variants + 1) · (k + 1) of a plan that finds k older values of its own kept', () => {
+    fc.assert(
+      fc.property(anyTree, fc.nat(), fc.constantFrom(1, 2, 8), (tree, seed, variants) => {
+        const plan = layOutTree(treeOf(tree, { variants, ahead: 200 }))
+        expect(walk(tree, plan, seed, 100).wrong).toBeUndefined()
+        for (const [index, timed] of tree.plans.entries())
+          expect(plan.nodes.filter(node => node.plan === index).length).toBeLessThanOrEqual(
+            (variants + 1) * (1 + olderKept(timed)),
+          )
+      }),
+      { numRuns: runs(100) },
     )
   })
 
