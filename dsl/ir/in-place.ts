@@ -21,19 +21,23 @@ export type Donations = ReadonlyMap<number, number>
 
 /**
  * A map reads all operands of a point before it writes any result of it. So a result may lie over an operand
- * whose element at each point is at the place that is written, where both element types have one size. A
- * kernel that reduces rows reads other elements too, after some are written; but not where all results, and
- * the operand, are numbers of the same row. Then all threads of a row read the operand, and only what the one
- * that writes has read is written.
+ * whose element at each point is at the place that is written, where both element types have one size.
+ *
+ * A kernel that reduces rows reads elements in several passes, and writes results of points in the last of
+ * them. A thread reads the same points in each pass, which no other one writes. So a result of points may lie over an
+ * operand of points. One number a row is read by all threads of the row, at any time: it is written over only
+ * where all results are numbers of rows. Then only the thread that writes has to have read.
  */
 const readsWhereItWrites = (kernel: MapSpec, { read, write, distance }: Overlap): boolean => {
   const { shape, operands, results } = kernel
   const [operand, result] = [operands[read], results[write]]
   if (operand === undefined || result === undefined) return false
-  const isOfRows = results.every(({ row }) => row === true)
-  if (!isOfRows && hasRows(kernel)) return false
+  const isOfRow = result.row === true
+  if (isOfRow && results.some(({ row }) => row !== true)) return false
   const { dtype, offset, strides, indexed } = operand
-  const along = isOfRows ? rowAxis(kernel) : -1
+  // Of one type: else the compiler of the kernel may take the read and the write for those of different memory.
+  if (!isOfRow && hasRows(kernel) && dtype !== result.dtype) return false
+  const along = isOfRow ? rowAxis(kernel) : -1
   let dense = 1
   for (let d = shape.length - 1; d >= 0; d--) {
     if (shape[d] !== 1 && strides[d] !== (d === along ? 0 : dense)) return false

@@ -15,7 +15,6 @@ import {
   matmul,
   mul,
   orThrow,
-  softmax,
   state,
   sub,
   tensor,
@@ -223,18 +222,4 @@ describe.each(present)('the next value of a state on %s', device => {
       })
     }
   })
-})
-
-it('a state is stored by a copy where a kernel of several operations reduces its rows', () => {
-  const made = graph('normalised', { x: tensor('f32', [4, 8]) }, ({ x }) => {
-    const s = state({ w: tensor('f32', [4, 8]) }, { w: 1 })
-    const w = s.w.pipe(softmax({ axis: 1 }))
-    s.next({ w })
-    return { y: w.pipe(add(x.pipe(upload())), download()) }
-  })
-  const { nodes } = orThrow(compile(made, { fuse: true }))
-  const reducesRows = ({ kernel }: (typeof nodes)[number]): boolean =>
-    kernel?.kind === 'map' && kernel.code.some(([op]) => op.startsWith('row'))
-  expect(nodes.filter(reducesRows)).toHaveLength(1)
-  expect(nodes.filter(({ op }) => op === 'store')).toHaveLength(1)
 })

@@ -135,7 +135,7 @@ const whyCopied: Readonly<Record<CopiedFor, string>> = {
   'not a value of the tick': 'no single kernel of the tick makes it',
   donations: 'a donated value is read later in the program',
   'order of elements': 'the kernel reads the value before in another order of elements',
-  'reduced rows': 'the kernel reduces rows too, and may read elements after it has written some',
+  'reduced rows': 'the kernel writes a number of each row, and may read one after it has written some',
 }
 
 const separately: Readonly<Record<WhySeparate, string>> = {

@@ -252,14 +252,15 @@ template <int N> FN void storePair(Pair<f16> a, Pack<f16, N>& pack, int j) { ((u
 
 // For kernels that keep in registers, from pass to pass, what they have read.
 inline constexpr const char* kHeld = R"cuda(
-// A read that leaves nothing in the multiprocessor's cache.
+// A read that leaves nothing in the multiprocessor's cache. The result of a kernel may lie over what it reads,
+// so no write passes this read.
 template <class T, int N> FN Pack<T, N> passing(const Pack<T, N>* from) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
   if constexpr (sizeof(Pack<T, N>) == 16) {
     union { Pack<T, N> pack; unsigned words[4]; } read;
-    asm("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(read.words[0]), "=r"(read.words[1]), "=r"(read.words[2]), "=r"(read.words[3])
-        : "l"(from));
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(read.words[0]), "=r"(read.words[1]), "=r"(read.words[2]), "=r"(read.words[3])
+                 : "l"(from) : "memory");
     return read.pack;
   }
 #endif

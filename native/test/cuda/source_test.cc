@@ -169,9 +169,11 @@ std::string hosted(const KernelSource& source, const KernelSpec& spec, const Ker
 
 using Fill = std::vector<std::uint8_t> (*)(Random&, DType, std::size_t);
 
-// Every kernel of the specs, run on the processor, yields bit for bit what the host device's kernel yields.
+// Every kernel of the specs, run on the processor, yields bit for bit what the host device's kernel yields; also
+// where each of the first `inPlace` results lies over the operand of its number, on either.
 void expectHosts(const std::vector<KernelSpec>& specs, Random& random, Fill fill,
-                 Multiprocessors multiprocessors = {132, 100 << 10}) {
+                 Multiprocessors multiprocessors = {132, 100 << 10},
+                 const std::vector<std::size_t>& inPlace = {}) {
   const auto folder = std::filesystem::temp_directory_path() / ("braid-map-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   std::vector<std::string> names;
@@ -225,11 +227,23 @@ void expectHosts(const std::vector<KernelSpec>& specs, Random& random, Fill fill
       std::memcpy(aligned.back().data(), reads[o].data() + from, reads[o].size() - from);
       pointers.push_back(reinterpret_cast<char*>(aligned.back().data()));
     }
+    const std::size_t over = inPlace.empty() ? 0 : inPlace[specOf[i]];
     for (auto& write : wanted) addresses.push_back(reinterpret_cast<DeviceAddress>(write.data()));
-    for (auto& write : found) pointers.push_back(reinterpret_cast<char*>(write.data()));
+    for (std::size_t r = 0; r < found.size(); ++r)
+      pointers.push_back(r < over ? pointers[r] : reinterpret_cast<char*>(found[r].data()));
     Scratch scratch;
     ASSERT_TRUE(reference->run(addresses.data(), scratch, Part::all));
     reinterpret_cast<void (*)(char**)>(dlsym(handle, ("run_" + names[i]).c_str()))(pointers.data());
+    for (std::size_t r = 0; r < over; ++r) {
+      std::memcpy(found[r].data(), pointers[r], found[r].size());
+      addresses[reads.size() + r] = addresses[r];
+    }
+    if (over > 0) {
+      ASSERT_TRUE(reference->run(addresses.data(), scratch, Part::all));
+      for (std::size_t r = 0; r < over; ++r)
+        ASSERT_EQ(firstDifference(reads[r], wanted[r], spec.results[r].dtype), -1)
+            << "spec " << specOf[i] << " on the host, result " << r << " in place";
+    }
     for (std::size_t r = 0; r < found.size(); ++r) {
       const std::ptrdiff_t at = firstDifference(found[r], wanted[r], spec.results[r].dtype);
       ASSERT_EQ(at, -1) << "spec " << specOf[i] << " as " << names[i] << ", result " << r << ": "
@@ -286,6 +300,43 @@ TEST(CudaRowSource, MeansWhatTheHostsKernelsMean) {
   std::vector<KernelSpec> specs;
   for (std::size_t s = 0; s < 100; ++s) specs.push_back(randomRows(random));
   expectHosts(specs, random, wholeBytes);
+}
+
+// The promise of dsl/ir/in-place.ts: a result with an element for each point may lie over an operand that has
+// its elements in the same places.
+TEST(CudaRowSource, WritesOverTheOperandsOfItsPoints) {
+  Random random{20261128};
+  std::vector<KernelSpec> specs;
+  std::vector<std::size_t> inPlace;
+  for (std::size_t s = 0; s < 30; ++s) {
+    KernelSpec spec = randomRows(random);
+    std::size_t over = 0;
+    for (std::size_t r = 0; r < spec.results.size() && r < spec.operands.size(); ++r) {
+      MapOperand& operand = spec.operands[r];
+      // Indices of another operand stay as they are.
+      const auto isIndex = [&](const MapOperand& each) { return each.indexed && each.indexed->by == r; };
+      if (spec.results[r].row || std::any_of(spec.operands.begin(), spec.operands.end(), isIndex)) break;
+      operand.indexed.reset();
+      operand.offset = 0;
+      std::int64_t stride = 1;
+      for (std::size_t d = spec.shape.size(); d-- > 0; stride *= spec.shape[d]) operand.strides[d] = stride;
+      spec.results[r].dtype = operand.dtype;
+      ++over;
+    }
+    specs.push_back(spec);
+    inPlace.push_back(over);
+  }
+  // Long rows: in registers, in shared memory and in neither, by packs and by elements.
+  for (const std::int64_t length : {2048, 40000, 40001, 65544}) {
+    KernelSpec spec = mapOf({3, length}, {{DType::f32, 0, {length, 1}}, {DType::f32, 0, {length, 1}}});
+    spec.code = {{MapOp::operand, 0}, {MapOp::operand, 1}, {MapOp::rowMax, 0}, {MapOp::sub, 1, 2},
+                 {MapOp::rowMin, 3},  {MapOp::add, 0, 4},  {MapOp::sub, 0, 1}};
+    spec.results = {{5, DType::f32}, {6, DType::f32}};
+    specs.push_back(spec);
+    inPlace.push_back(2);
+  }
+  EXPECT_GT(std::count(inPlace.begin(), inPlace.end(), 2u), 5);
+  expectHosts(specs, random, wholeBytes, {132, 100 << 10}, inPlace);
 }
 
 // A norm's result takes fewer registers than the norm's operands: it stays, whole or in part; a divisor of a

@@ -1,6 +1,5 @@
 import type { GraphNode } from '../../../ir/graph.js'
 import { mayOverwrite } from '../../../ir/in-place.js'
-import { hasRows } from '../../../ir/map-rows.js'
 import type { Change, CopiedFor, Operation } from '../../analysis/ir.js'
 import { donatesBackwards } from '../../analysis/taken-memory.js'
 import type { Lowering } from './lowering.js'
@@ -94,7 +93,7 @@ class States {
       const { root: memory, offset, bytes } = buffers[id]!
       const overlap = { read, write, distance: offset, readBytes: bytes, writtenBytes: own.bytes }
       if (memory !== state || (kernel !== undefined && mayOverwrite(kernel, overlap))) continue
-      const isReduced = kernel?.kind === 'map' && hasRows(kernel)
+      const isReduced = kernel?.kind === 'map' && kernel.results[write]?.row === true
       return { copied: isReduced ? 'reduced rows' : 'order of elements' }
     }
     return { maker }
