@@ -33,6 +33,8 @@ export interface Prepared {
    * else.
    */
   readonly constants: readonly GraphNode[]
+  /** Holds that count the instants of a constant's value. */
+  readonly counting: ReadonlySet<number>
   /** The instants of one tick; one instant with every node where no node changes a rate. */
   readonly instants: readonly (readonly Coming[])[]
   /** By node: the values that no later node of the tick reads. None in a graph of several rates. */
@@ -111,6 +113,11 @@ export const prepare = (ir: GraphIR, dims: Readonly<Record<string, number>>): Pr
     specs,
     kernels: new Map(kernels),
     constants: nodes.filter(({ id }) => rates?.constant[id] === 1),
+    counting: new Set(
+      nodes.flatMap(({ id, op, inputs }) =>
+        op === 'hold' && rates?.constant[id] === 0 && rates.constant[inputs[0]!] === 1 ? [id] : [],
+      ),
+    ),
     instants: rates ? instants(nodes, rates) : [nodes.map(node => ({ node, copy: 0 }))],
     lastRead: rates ? ir.nodes.map(() => []) : lastReads(ir),
     rateOf: ({ id }) => rates?.fires[id] ?? 1,

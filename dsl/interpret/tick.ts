@@ -1,5 +1,6 @@
 import type { GraphNode } from '../ir/graph.js'
 import { windowReference } from '../language/operators/window.js'
+import { countedBy } from '../language/rates.js'
 import type { HostArray } from '../language/values.js'
 import { type Rank, valuesOf } from './evaluate.js'
 import type { Prepared } from './prepare.js'
@@ -11,10 +12,10 @@ class Deliveries {
   private readonly outputs = new Map<number, HostArray[]>()
   private readonly readers = new Map<number, ((value: HostArray) => void)[]>()
 
-  constructor({ nodes, ir }: Prepared, { state }: Rank) {
+  constructor({ nodes, ir, counting }: Prepared, { state }: Rank) {
     for (const { id, op, inputs } of nodes) {
       if (op === 'window') this.deliver(inputs[0]!, this.list(this.windows, id))
-      if (op === 'hold') this.deliver(inputs[0]!, value => state.set(id, value))
+      if (op === 'hold' && !counting.has(id)) this.deliver(inputs[0]!, value => state.set(id, value))
     }
     for (const node of new Set(ir.outputs.map(output => output.node)))
       this.deliver(node, this.list(this.outputs, node))
@@ -76,7 +77,10 @@ export const tick = (graph: Prepared, ranks: readonly Rank[], fed: Fed): Record<
     } else come(node, node.op === 'hold' ? sources : valuesOf(graph, ranks, node, () => undefined))
   }
   for (const instant of graph.instants) {
-    for (const { node, copy, part } of instant)
+    for (const { node, copy, part } of instant) {
+      // The value of a constant is there all the time; it is held from the last of each n instants on.
+      if (graph.counting.has(node.id) && (copy + 1) % countedBy(node)! === 0)
+        for (const { state, values } of ranks) state.set(node.id, values[node.inputs[0]!]!)
       if (part === 'taken') take(node)
       else
         come(
@@ -86,6 +90,7 @@ export const tick = (graph: Prepared, ranks: readonly Rank[], fed: Fed): Record<
             : valuesOf(graph, ranks, node, rank => fed[rank]![node.name]?.[copy]),
           part,
         )
+    }
     // After all nodes of the instant: a delay that feeds a delay passes on its old value.
     for (const { node, part } of instant)
       if (node.op === 'delay' && part !== 'computed')

@@ -17,7 +17,7 @@ const mostInAll = 2 ** 20
 /**
  * `fires[i]` is the rate of node i, its values in a tick: the least whole numbers in each connected part of
  * the graph. A node that depends on parameters alone is `constant`: it has one value, which is read at any
- * rate. A node whose value is repeated is `early`, as are those that it is computed from: they come before the
+ * rate; but a hold that counts n instants counts them, and has a constant's value from the n-th on. A node whose value is repeated is `early`, as are those that it is computed from: they come before the
  * first of the values that they belong to.
  */
 export interface Rates {
@@ -38,10 +38,15 @@ interface Graph {
   readonly nodes: readonly GraphNode[]
 }
 
+/** How many instants a hold counts by itself; undefined where what it meets says so. */
+export const countedBy = ({ op, attrs }: GraphNode): number | undefined =>
+  op === 'hold' ? (attrs['n'] as number | undefined) : undefined
+
 const constants = ({ all, nodes }: Graph): Uint8Array => {
   const constant = new Uint8Array(all.length)
-  for (const { id, op, inputs } of nodes)
-    if (op !== 'input' && op !== 'delay') constant[id] = inputs.every(input => constant[input] === 1) ? 1 : 0
+  for (const node of nodes)
+    if (node.op !== 'input' && node.op !== 'delay' && countedBy(node) === undefined)
+      constant[node.id] = node.inputs.every(input => constant[input] === 1) ? 1 : 0
   return constant
 }
 
@@ -147,6 +152,7 @@ const checkFaster = (
     if (!isFaster(node) || constant[node.id] === 1) continue
     const [done, again] = node.op === 'hold' ? ['held', 'hold(init, 4)'] : ['repeated', 'repeat(4)']
     const slow = all[node.inputs[0]!]!
+    if (constant[slow.id] === 1) continue
     const ratio = relations.between(node.id, slow.id)
     if (ratio === undefined)
       errors.push(
@@ -202,12 +208,15 @@ const repetitions = (
 ): Int32Array => {
   const fires = new Int32Array(all.length).fill(1)
   const period = new Map<number, number>()
-  for (const { id } of nodes) {
-    const { root, rate } = relations.find(id)
+  for (const node of nodes) {
+    const { root, rate } = relations.find(node.id)
     const now = period.get(root) ?? 1
+    // What is held for n instants comes once in n of them; a constant has no rate of its own to say so.
+    const n = (constant[node.inputs[0] ?? 0] === 1 ? countedBy(node) : undefined) ?? 1
+    const parts = rate[1] * (n / gcd(n, rate[0]))
     // Not multiplied beyond the limit: the tick is an error by then, and the product would exceed exact
     // integers.
-    period.set(root, now > limits.rate ? now : (now / gcd(now, rate[1])) * rate[1])
+    period.set(root, now > limits.rate ? now : (now / gcd(now, parts)) * parts)
   }
   let total = 0
   const reported = new Set<number>()

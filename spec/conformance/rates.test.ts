@@ -15,6 +15,7 @@ import {
   lane,
   mul,
   orThrow,
+  param,
   parsePlan,
   repeat,
   state,
@@ -102,6 +103,25 @@ describe.each(present)('rates on %s', device => {
     )
     for (const value of pairs(4)) x.next(value)
     expect(await answers).toEqual([{ total: 1010, each: [1003, 1005, 1007, 1008] }])
+  })
+
+  it('shows the init of a hold that counts, of what follows from a parameter, in the first instants alone', async () => {
+    const net = graph('counted', { x: two }, ({ x }) => {
+      const level = param('w', two).pipe(mul(10), hold(7, 3))
+      return { y: x.pipe(upload(copy), mul(0), add(level), window(2), download(copy)) }
+    })
+    const session = await opened(net, device, { params: { w: pair(2) }, compile: { inFlight: 2 } })
+    open.push(session)
+    for (const wanted of [[7, 7, 20, 20, 20, 20, ...Array(6).fill(20)], Array(12).fill(20)]) {
+      const run = session.run({ x: pulled(pairs(12)) })
+      const seen = await lastValueFrom(
+        run.pipe(
+          map(lease => [...lease.y]),
+          toArray(),
+        ),
+      )
+      expect(seen.flat().filter((_, i) => i % 2 === 0)).toEqual(wanted)
+    }
   })
 
   it('asks a feed for the values of ticks that have a slot, and for no more', async () => {

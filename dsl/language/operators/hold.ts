@@ -10,7 +10,8 @@ import { type Init, initOf } from './state.js'
  * that flow. Keeps the type. A value of a group of n coincides with the last instant of the group, so the
  * instants before it have `init` (one number for all elements, or each element, row-major). The faster flow
  * determines for how many instants a value is held; `n` gives the number where no other flow does. What follows
- * from parameters alone is there before every instant, so `init` is never seen of it.
+ * from parameters alone is there before every instant, so `init` is never seen of it, unless `n` counts: then it
+ * is held from the n-th instant on, and the instants before have `init`.
  *
  * Errors of `compile`: `BadAttribute` for an invalid init or n, `UnknownRate` where nothing determines how
  * long a value is held, `RateMismatch` where the other flow is the slower one.

@@ -1,5 +1,6 @@
 // window, every and hold: their meaning against RxJS, and the errors of the clock calculus for flows of
 // different rates.
+import fc from 'fast-check'
 import { isLeft } from 'fp-ts/lib/Either.js'
 import { bufferCount, from, lastValueFrom, map, scan as scanned, toArray } from 'rxjs'
 import { describe, expect, it, test } from 'vitest'
@@ -34,6 +35,7 @@ import {
 } from '../../../dsl/index.js'
 import { verify } from '../../../dsl/verify/verify.js'
 import { twiceInPlace } from '../../fixtures/graphs/kernels.js'
+import { runs } from '../../fixtures/runs.js'
 
 const one = tensor('f32', [1])
 const values = (count: number) => Array.from({ length: count }, (_, i) => new Float32Array([i + 1]))
@@ -139,7 +141,7 @@ describe('the meaning of rates', () => {
     expect(verify(orThrow(compile(net)))).toEqual([])
   })
 
-  it('has what follows from parameters alone before the first value: no init of a hold, only that of a delay', async () => {
+  it('has what follows from parameters alone before the first value: no init, but of a delay, and of a hold that counts', async () => {
     const outputs = (
       of: (w: Flow<'device', typeof one>, x: Flow<'device', typeof one>) => Flow<'device', typeof one>,
     ) =>
@@ -152,7 +154,7 @@ describe('the meaning of rates', () => {
       [
         w => w.pipe(hold(9, 2)),
         [
-          [20, 20],
+          [9, 20],
           [20, 20],
         ],
       ],
@@ -164,7 +166,7 @@ describe('the meaning of rates', () => {
         ],
       ],
       [
-        w => w.pipe(hold(9, 2), hold(8)),
+        w => w.pipe(hold(9), hold(8)),
         [
           [20, 20],
           [20, 20],
@@ -218,6 +220,30 @@ describe('the meaning of rates', () => {
       expect(await yielded(net, 4, { params: { w: new Float32Array([2]) } })).toEqual(values)
       expect(verify(orThrow(compile(net)))).toEqual([])
     }
+  })
+
+  it('is held from the n-th instant on by a hold that counts n, in ticks of whole groups of n', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.integer({ min: 1, max: 4 }),
+        fc.integer({ min: 1, max: 4 }),
+        fc.boolean(),
+        async (n, group, isMade) => {
+          const net = graph({ x: one }, ({ x }) => {
+            const w = param('w', one)
+            const slow = isMade ? w.pipe(mul(10)) : w
+            const fast = x.pipe(upload(), add(slow.pipe(hold(-5, n))))
+            return { y: fast.pipe(window(group), download()) }
+          })
+          const count = 24
+          const wanted = numbers(count).map((x, i) => x + (i < n - 1 ? -5 : isMade ? 20 : 2))
+          const got = await yielded(net, count, { params: { w: new Float32Array([2]) } })
+          expect(got.flat()).toEqual(wanted)
+          expect(verify(orThrow(compile(net)))).toEqual([])
+        },
+      ),
+      { numRuns: runs(30) },
+    )
   })
 
   it('accumulates gradients: weights that are held through a window, and move with its mean', async () => {

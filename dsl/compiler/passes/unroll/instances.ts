@@ -1,7 +1,7 @@
 import type { GraphNode } from '../../../ir/graph.js'
 import { current, newest } from '../../../language/instants.js'
 import { isNamedState } from '../../../language/live.js'
-import type { Rates } from '../../../language/rates.js'
+import { countedBy, type Rates } from '../../../language/rates.js'
 import { isView } from '../../analysis/operators.js'
 import type { Rated } from '../rates.js'
 
@@ -59,11 +59,13 @@ export class Instances {
     let id = node
     let at = copy
     for (;;) {
-      const { op, inputs, attrs } = this.ir.nodes[id]!
+      const node = this.ir.nodes[id]!
+      const { op, inputs, attrs } = node
       const [from] = inputs
       if (constant[id] === 1) at = 0
       if (op === 'every') at = (at + 1) * (attrs['n'] as number) - 1
-      else if (op === 'hold' && constant[id] === 0) at = newest(at, fires[id]!, fires[from!]!)
+      else if (op === 'hold' && constant[id] === 0)
+        at = newest(at, fires[id]!, constant[from!] === 0 ? fires[from!]! : fires[id]! / countedBy(node)!)
       else if (op === 'repeat' && constant[id] === 0) at = current(at, fires[id]!, fires[from!]!)
       else if (op === 'delay') at--
       else if (op !== 'hold' && op !== 'repeat') return base[id]! + at
