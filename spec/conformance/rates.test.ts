@@ -114,12 +114,11 @@ describe.each(present)('rates on %s', device => {
     open.push(session)
     for (const wanted of [[7, 7, 20, 20, 20, 20, ...Array(6).fill(20)], Array(12).fill(20)]) {
       const run = session.run({ x: pulled(pairs(12)) })
-      const seen = await lastValueFrom(
-        run.pipe(
-          map(lease => [...lease.y]),
-          toArray(),
-        ),
-      )
+      const copied = map((lease: Disposable & { readonly y: Float32Array }) => {
+        using held = lease
+        return [...held.y]
+      })
+      const seen = await lastValueFrom(run.pipe(copied, toArray()))
       expect(seen.flat().filter((_, i) => i % 2 === 0)).toEqual(wanted)
     }
   })
