@@ -113,6 +113,13 @@ TEST(PlannedSession, WhatIsNotInTheArenaIsRefused) {
   spec = planned();
   spec.buffers[0].arenaOffset = 0;
   refused(spec, "only device buffers");
+  for (const Life life : {Life::input, Life::output}) {
+    spec = planned();
+    spec.buffers[1].life = life;
+    refused(spec, "an input or output has slots of its own");
+    spec.buffers[1].arenaOffset = -1;
+    if (life == Life::input) refused(spec, "inputs must be pinned");
+  }
   spec = planned();
   spec.commands.insert(spec.commands.begin(), {0, 1, 0});
   refused(spec, "planned storage has no alloc");
