@@ -36,6 +36,11 @@ const misplaced = (
   else if (life === 'input' || life === 'output') refuse('offset', offset, `an ${life} has slots of its own`)
   if (isView || life !== 'state') refuse('init', init, 'only a state has a value before the first tick')
   if (isView) refuse('rate', rate, 'its root is the port')
+  if (life === 'input' && space !== 'pinned')
+    found.push({
+      ...{ tag: 'WrongType', field: 'space', wanted: 'pinned: the host fills the slots of an input' },
+      ...{ found: space, next: 'make the input pinned, and copy it to a buffer on the device' },
+    })
   return found
 }
 

@@ -84,6 +84,7 @@ describe('what a buffer says of itself', () => {
       faultsOf(text, all => Object.assign(all[b]!, more))
     for (const life of ['input', 'output'])
       expect(changed(of(life), { offset: 0 })).toEqual([`WrongType buffers[${of(life)}].offset`])
+    expect(changed(of('input'), { space: 'device' })[0]).toBe(`WrongType buffers[${of('input')}].space`)
     if (storage === 'pooled')
       expect(changed(of('tick'), { offset: 0 })).toEqual([`WrongType buffers[${of('tick')}].offset`])
     if (storage === 'planned')
