@@ -53,6 +53,9 @@ interface Turn {
   readonly own: OwnWrite | undefined
 }
 
+/** The type of a value has become known since its write was called, and its source has not filled the bytes. */
+const unfilled = new Error('a source that has not been called')
+
 export class SharedWrites {
   /** The end of the last write. */
   last: Promise<unknown> = Promise.resolve()
@@ -75,10 +78,17 @@ export class SharedWrites {
       const spec = this.#typeOf(name)
       return spec === undefined ? { name, source: copied(array) } : valueAs(name, array, spec, at)
     })
-    const filling = this.#fillAll(values, at)
-    // Not awaited without need: what is called next, as disposal is, comes after the write.
-    if (filling !== undefined) await filling
-    await this.#write(values, at)
+    for (;;) {
+      const filling = this.#fillAll(values, at)
+      // Not awaited without need: what is called next, as disposal is, comes after the write.
+      if (filling !== undefined) await filling
+      try {
+        await this.#write(values, at)
+        return
+      } catch (failure) {
+        if (failure !== unfilled) throw failure
+      }
+    }
   }
 
   share(has: (name: string) => boolean): Sharing {
@@ -194,6 +204,10 @@ export class SharedWrites {
       next = begun.right
     }
     await before
+    // No source is called while sessions wait: one that never answers would keep them from closing.
+    for (const { name, source, bytes } of values)
+      if (bytes === undefined && typeof source === 'function' && this.#typeOf(name) !== undefined)
+        throw unfilled
     await this.#fillAll(values, at)
     for (const { spec } of values)
       for (const reader of this.#readers.keys()) {

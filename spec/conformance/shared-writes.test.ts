@@ -188,6 +188,50 @@ describe.each(present)('a write to shared parameters on %s', name => {
     expect(await answer(await opening)).toBe(6)
   })
 
+  it('by a source that has not answered keeps no session from closing that opened meanwhile', async () => {
+    const device = await deviceOf()
+    const weights = await weightsOf(device)
+    const biased = graph('biased', { x: row }, ({ x }) => ({
+      y: x.pipe(upload(copy), add(param('bias', row)), download(copy)),
+    }))
+    await start(weights, orThrow(compile(biased, { mode: 'eager' })) as never)
+    using reader = device.lane({ name: 'reader' })
+    using host = device.pinned(4 * size, reader)
+    // The write before waits for a reader, so that the next one waits for its turn while a session opens.
+    const bias = await weights.block('bias')
+    device.pinned(4 * size, reader).free()
+    const gate = hold(device, reader)
+    copyUnseen(reader, host, bias)
+    bias.recordUse(reader)
+    const first = weights.write('bias', filled(0))
+    let answers: (() => void) | undefined
+    const source = (into: Uint8Array) =>
+      new Promise<void>(resolve => {
+        answers = () => {
+          new Float32Array(into.buffer, into.byteOffset).fill(8)
+          resolve()
+        }
+      })
+    const written = weights.write({ w: source }) // nobody knows its type yet
+    const late = orThrow(
+      compile(
+        graph('late', { x: row }, ({ x }) => ({
+          y: x.pipe(upload(copy), add(param('w', row)), download(copy)),
+        })),
+        { mode: 'eager' },
+      ),
+    ) as never
+    const [a, b] = [await start(weights, late), await start(weights, late)]
+    gate.open()
+    await first
+    await until(() => answers !== undefined)
+    expect(await answer(a)).toBe(2)
+    await a.close()
+    answers!()
+    await written
+    expect(await answer(b)).toBe(9)
+  })
+
   it.each([
     ['a Buffer', (bytes: ArrayBuffer) => Buffer.from(bytes)],
     ['a DataView', (bytes: ArrayBuffer) => new DataView(bytes)],

@@ -335,7 +335,7 @@ TEST(CudaRowSource, WritesOverTheOperandsOfItsPoints) {
     specs.push_back(spec);
     inPlace.push_back(2);
   }
-  EXPECT_GT(std::count(inPlace.begin(), inPlace.end(), 2u), 5);
+  EXPECT_GE(std::count(inPlace.begin(), inPlace.end(), 2u), 5);
   expectHosts(specs, random, wholeBytes, {132, 100 << 10}, inPlace);
 }
 
