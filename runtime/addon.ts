@@ -744,7 +744,8 @@ export interface Addon {
     options: NativeAllocatorOptions,
     trace: NativeTraceOps,
   ): Promise<NativeReplayFigures>
-  eventLoop(): NativeEventLoop
+  /** undefined where the event loop is not Node's: in Bun. */
+  eventLoop(): NativeEventLoop | undefined
 }
 
 const candidates = ['../native/build/braid.node', '../../native/build/braid.node']

@@ -9,18 +9,20 @@
 namespace braid::bindings {
 namespace {
 
+const Libuv& uv() { return *Libuv::find(); }
+
 // Keeps the event loop of an environment from sleeping until a point in time, without a call of JavaScript:
 // a function that JavaScript calls in each turn leaves garbage, and V8 collects it every few hundred short
-// ticks. Lives until libuv has closed its handle, which holds it.
+// ticks. Lives until libuv has closed its handle, which holds it. Only for an environment that runsOnLibuv.
 class Turner : public std::enable_shared_from_this<Turner> {
  public:
   static std::shared_ptr<Turner> create(napi_env env) {
     uv_loop_s* loop = nullptr;
     if (napi_get_uv_event_loop(env, &loop) != napi_ok) throw Napi::Error::New(env);
     auto turner = std::make_shared<Turner>();
-    uv_idle_init(loop, turner->idle_);  // never fails
-    uv_unref(turner->handle());
-    uv_handle_set_data(turner->handle(), new std::shared_ptr<Turner>(turner));
+    uv().idleInit(loop, turner->idle_);  // never fails
+    uv().unref(turner->handle());
+    uv().setData(turner->handle(), new std::shared_ptr<Turner>(turner));
     // An environment ends only when its handles are closed.
     const auto end = [](napi_async_cleanup_hook_handle, void* data) { static_cast<Turner*>(data)->close(); };
     if (napi_add_async_cleanup_hook(env, end, turner.get(), &turner->hook_) != napi_ok) {
@@ -29,7 +31,7 @@ class Turner : public std::enable_shared_from_this<Turner> {
     }
     return turner;
   }
-  Turner() : idle_(static_cast<uv_idle_s*>(std::calloc(1, uv_handle_size(UV_IDLE)))) {
+  Turner() : idle_(static_cast<uv_idle_s*>(std::calloc(1, uv().handleSize(Libuv::idleType)))) {
     if (idle_ == nullptr) throw std::bad_alloc();
   }
   ~Turner() { std::free(idle_); }
@@ -37,29 +39,29 @@ class Turner : public std::enable_shared_from_this<Turner> {
 
   void turn(std::uint64_t nanoseconds) {
     if (closing_) return;
-    until_ = uv_hrtime() + nanoseconds;
-    uv_idle_start(idle_, [](uv_idle_s* idle) {
-      const auto* self =
-          static_cast<std::shared_ptr<Turner>*>(uv_handle_get_data(reinterpret_cast<uv_handle_s*>(idle)));
-      if (uv_hrtime() >= (*self)->until_) uv_idle_stop(idle);
+    until_ = uv().now() + nanoseconds;
+    uv().idleStart(idle_, [](uv_idle_s* idle) {
+      if (uv().now() >= (*held(reinterpret_cast<uv_handle_s*>(idle)))->until_) uv().idleStop(idle);
     });
   }
 
   void sleep() {
-    if (!closing_) uv_idle_stop(idle_);
+    if (!closing_) uv().idleStop(idle_);
   }
 
   void close() {
     if (std::exchange(closing_, true)) return;
-    uv_close(handle(), [](uv_handle_s* handle) {
-      const std::unique_ptr<std::shared_ptr<Turner>> self(
-          static_cast<std::shared_ptr<Turner>*>(uv_handle_get_data(handle)));
+    uv().close(handle(), [](uv_handle_s* handle) {
+      const std::unique_ptr<std::shared_ptr<Turner>> self(held(handle));
       if ((*self)->hook_ != nullptr) napi_remove_async_cleanup_hook((*self)->hook_);
     });
   }
 
  private:
   uv_handle_s* handle() { return reinterpret_cast<uv_handle_s*>(idle_); }
+  static std::shared_ptr<Turner>* held(const uv_handle_s* handle) {
+    return static_cast<std::shared_ptr<Turner>*>(uv().getData(handle));
+  }
 
   uv_idle_s* const idle_;
   napi_async_cleanup_hook_handle hook_ = nullptr;
@@ -93,6 +95,7 @@ Napi::Value sleep(const Napi::CallbackInfo& info) {
 
 Napi::Value eventLoop(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
+  if (!runsOnLibuv(env)) return env.Undefined();
   Napi::Object object = handle(env, std::make_shared<EventLoop>(Turner::create(env)));
   define<turn>(object, "turn");
   define<sleep>(object, "sleep");

@@ -4,7 +4,7 @@
 
 namespace braid::bindings {
 
-// A NativeEventLoop of runtime/addon.ts.
+// A NativeEventLoop of runtime/addon.ts; undefined where the event loop is not libuv's.
 Napi::Value eventLoop(const Napi::CallbackInfo& info);
 
 }  // namespace braid::bindings

@@ -65,7 +65,8 @@ export class Engine implements RunHost, OpenPlanHost, Omit<Keeper, 'alive' | 'cl
   ) {
     this.#open = first
     const computesHere = devices.some(({ native }) => native.info.kind === 'host')
-    if (!computesHere) this.#awake = new Awake(native().eventLoop())
+    const loop = computesHere ? undefined : native().eventLoop()
+    if (loop !== undefined) this.#awake = new Awake(loop)
     this.drops = new Map(first.inputs.map(({ spec }) => [spec.name, 0]))
     first.begin(0, this)
   }

@@ -51,7 +51,7 @@ const slept = async (body: () => Promise<unknown>): Promise<number> => {
 }
 
 it('an event loop that turns does not sleep, and sleeps when the time is over', async () => {
-  const loop = native().eventLoop()
+  const loop = native().eventLoop()!
   loop.turn(60)
   expect(await slept(() => setTimeout(40))).toBeLessThan(0.5)
   await setTimeout(40)
