@@ -1,8 +1,7 @@
-// The one door between `runtime` and `native`: the addon's types, and its loader. No other file imports the
-// binary.
-import { createRequire } from 'node:module'
-import { fileURLToPath } from 'node:url'
+// The one door between `runtime` and `native`: the addon's types, and the addon. No other file has the binary
+// loaded.
 import type { KernelSpec } from '../dsl/ir/kernel-spec.js'
+import { loadAddon, thisMachine } from './addon-file.js'
 
 /** An Error that the addon throws or rejects with. `code` is the driver's name: CUDA_ERROR_OUT_OF_MEMORY. */
 export interface NativeFailure extends Error {
@@ -748,25 +747,10 @@ export interface Addon {
   eventLoop(): NativeEventLoop | undefined
 }
 
-const candidates = ['../native/build/braid.node', '../../native/build/braid.node']
-
 let loaded: Addon | undefined
 
-/** Loads the addon once. Throws an Error that says how to build it where it is missing. */
+/** Loads the addon once. Throws an AddonError where there is none. */
 export const native = (): Addon => {
-  if (loaded) return loaded
-  const require = createRequire(import.meta.url)
-  const tried: string[] = []
-  for (const candidate of candidates) {
-    const path = fileURLToPath(new URL(candidate, import.meta.url))
-    try {
-      loaded = require(path) as Addon
-      return loaded
-    } catch (error) {
-      tried.push(`${path}: ${(error as Error).message.split('\n')[0]}`)
-    }
-  }
-  throw new Error(
-    `Braid's native addon is not built. Run: npx braid build\n${tried.map(line => `  ${line}`).join('\n')}`,
-  )
+  loaded ??= loadAddon(thisMachine()) as Addon
+  return loaded
 }

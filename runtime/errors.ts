@@ -4,7 +4,7 @@ import { render } from '../dsl/ir/messages.js'
 import type { Violation } from '../dsl/ir/plan.js'
 
 export type DeviceErrorTag =
-  | 'NoAddon' // the native addon is not built
+  | 'NoAddon' // there is no native addon for this machine, or it does not load
   | 'NoDriver' // the NVIDIA driver is missing, or does not start
   | 'NoDevice' // no device of that name
   | 'MissingLibrary' // NVRTC, cuBLASLt: the plan needs a library that is not installed
@@ -66,6 +66,15 @@ export class RunError extends FaultError<RunErrorTag> {
     if (more.code !== undefined) this.code = more.code
     if (more.lane !== undefined) this.lane = more.lane
     if (more.node !== undefined) this.node = more.node
+  }
+}
+
+/** There is no native addon for this machine, or it does not load. */
+export class AddonError extends FaultError<'NoAddon'> {
+  constructor(fault: Omit<Fault<'NoAddon'>, '_tag' | 'subject'>, cause?: unknown) {
+    const whole = { _tag: 'NoAddon', subject: 'the native addon', ...fault } as const
+    super(render(whole), whole, cause === undefined ? undefined : { cause })
+    this.name = 'AddonError'
   }
 }
 

@@ -65,6 +65,7 @@ export type { TorchSnapshot } from './device/snapshot/torch-form.js'
 export type { AllocatorStats } from './device/stats.js'
 export type { CallbackFunction, CallbackOptions, LibraryFunction } from './device/work.js'
 export {
+  AddonError,
   type DeviceError,
   type DeviceErrorTag,
   DisposedError,

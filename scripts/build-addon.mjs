@@ -1,28 +1,34 @@
-// Builds the addon of an installed package. Where the addon cannot be built, `npx braid build` fails; npm's
-// install step only reports what is missing, since the language and the compiler need no addon.
-import { existsSync } from 'node:fs'
-import { join } from 'node:path'
-import { withBuildLock } from './lib/lock.mjs'
-import { buildNative, isNativeBuilt } from './lib/native.mjs'
-import { isMain, root, Stop } from './lib/run.mjs'
+// What `npx braid build` does, for the command line: it imports this file from the package that it is of.
+import { buildAddon as build } from './lib/native.mjs'
 import { needNode } from './lib/tools.mjs'
 
-/**
- * Builds native/build/braid.node where it is missing or stale; `stdout` is where CMake prints. Throws a Stop
- * that names what is missing.
- */
-export const buildAddon = (stdout = 'inherit') => {
-  needNode()
-  if (!isNativeBuilt()) withBuildLock(() => buildNative(undefined, {}, 'braid', stdout))
+/** Shows how far a build is: on a terminal in one line, elsewhere in a line for each tenth. */
+export const progress = output => {
+  let shown = -1
+  return (done, all) => {
+    const text = `Compiling the native part: ${done} of ${all} files`
+    if (output.isTTY) return void output.write(`\r${text}${done < all ? '' : '; linking …'}\u001b[K`)
+    const tenth = Math.floor((10 * done) / all)
+    if (tenth !== shown) output.write(`${text}\n`)
+    shown = tenth
+  }
 }
 
-// In a checkout `npm run build` builds, and `npm ci` must not.
-const isCheckout = existsSync(join(root, 'tsconfig.json'))
-
-if (isMain(import.meta.url) && !isCheckout)
+/**
+ * Builds the addon of this package or checkout. Throws a Stop that says what is missing; an abort of `signal`
+ * ends the build with the signal's reason.
+ */
+export const buildAddon = async (output, signal) => {
+  needNode()
+  const step = progress(output)
+  let begun = false
   try {
-    buildAddon()
-  } catch (error) {
-    if (!(error instanceof Stop)) throw error
-    process.stderr.write(`\nbraid: the addon is not built yet. ${error.message}\nThen run: npx braid build\n`)
+    await build((done, all) => {
+      begun = true
+      step(done, all)
+    }, signal)
+  } finally {
+    // What follows is no part of the line.
+    if (begun && output.isTTY) output.write('\n')
   }
+}

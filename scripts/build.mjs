@@ -1,13 +1,14 @@
 // npm run build: the TypeScript into dist/, the addon into native/build/braid.node; each only when it is
 // stale.
-//   --native: the addon alone. --typescript: dist/ alone. --sanitized: instead, the C++ tests under each
-//   sanitizer, at low priority, so that other work goes first.
+//   --native: the addon alone. --typescript: dist/ alone. --shipped: beside them, the addon that the package
+//   ships, into prebuilt/. --sanitized: instead, the C++ tests under each sanitizer, at low priority, so that
+//   other work goes first.
 import { rmSync } from 'node:fs'
 import { constants, setPriority } from 'node:os'
 import { join } from 'node:path'
 import { install, isInstalled } from './lib/install.mjs'
 import { withBuildLock } from './lib/lock.mjs'
-import { buildNative, buildSanitized, isNativeBuilt, sanitizers } from './lib/native.mjs'
+import { buildNative, buildSanitized, buildShipped, isNativeBuilt, sanitizers } from './lib/native.mjs'
 import { entry, isMain, root, run, Stop, tool } from './lib/run.mjs'
 import { files, fingerprint, readStamp, writeStamp } from './lib/stamp.mjs'
 import { needNode } from './lib/tools.mjs'
@@ -73,6 +74,7 @@ if (isMain(import.meta.url))
       install()
       if (!process.argv.includes('--native')) buildTypeScript()
       if (!process.argv.includes('--typescript')) buildNative()
+      if (process.argv.includes('--shipped')) buildShipped()
     })
     console.log('Built.')
     return 0

@@ -1,33 +1,42 @@
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { ownAddon } from '../addon-file.js'
 import { parse } from './args.js'
-import { Failed, type Output } from './io.js'
+import { exitStatus, Interrupted, interruptible } from './interrupt.js'
+import { Failed, Misuse, type Output } from './io.js'
 import { home } from './program.js'
 
 export const usage = 'braid build [--json]'
 
+interface Script {
+  buildAddon(progress: NodeJS.WriteStream, signal: AbortSignal): Promise<void>
+}
+
 /** Builds the addon of this package, or of this checkout, with the C++ compiler and CMake of this machine. */
 export const build = async (args: readonly string[], out: Output): Promise<number> => {
-  parse(args, {}, usage)
+  const { positionals } = parse(args, {}, usage)
+  if (positionals.length > 0) throw new Misuse(`"${positionals[0]}" is one word too many\nusage: ${usage}`)
   const script = pathToFileURL(join(home(), 'scripts/build-addon.mjs')).href
-  const { buildAddon } = (await import(script)) as { buildAddon(stdout: number): void }
+  const { buildAddon } = (await import(script)) as Script
+  const began = performance.now()
   try {
-    // What CMake prints is no result.
-    buildAddon(2)
+    await interruptible(signal => buildAddon(process.stderr, signal), 'ending the build')
   } catch (error) {
+    if (error instanceof Interrupted) return exitStatus[error.by]
     const found = error instanceof Error ? error.message : String(error)
     throw new Failed([
       {
         _tag: 'NotBuilt',
         at: home(),
         subject: 'the native addon',
-        wanted: 'a C++20 compiler, CMake, and ninja or make',
+        wanted: 'Linux, a C++20 compiler, CMake, and ninja or make',
         found,
-        next: 'install what is missing, then run: npx braid build',
+        next: 'correct what is said above, then run: npx braid build',
       },
     ])
   }
-  out.result({ built: join(home(), 'native/build/braid.node') })
-  out.say('The addon is built.')
+  const built = join(home(), ownAddon)
+  out.result({ built })
+  out.say(`The addon is built: ${built} (${Math.ceil((performance.now() - began) / 1000)} s)`)
   return 0
 }

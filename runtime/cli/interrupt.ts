@@ -11,13 +11,16 @@ export class Interrupted extends Error {
 
 /**
  * Runs `work` with a signal that SIGINT and SIGTERM abort, with an `Interrupted` as its reason. A second one
- * ends the process at once, for work that does not end.
+ * ends the process at once, for work that does not end. `ending`: what the first one begins, in words.
  */
-export const interruptible = async <A>(work: (signal: AbortSignal) => Promise<A>): Promise<A> => {
+export const interruptible = async <A>(
+  work: (signal: AbortSignal) => Promise<A>,
+  ending = 'finishing the ticks in flight',
+): Promise<A> => {
   const aborting = new AbortController()
   const stop = (by: EndingSignal): void => {
     if (aborting.signal.aborted) process.exit(exitStatus[by])
-    process.stderr.write(`braid: ${by}: finishing the ticks in flight; once more ends at once\n`)
+    process.stderr.write(`braid: ${by}: ${ending}; once more ends at once\n`)
     aborting.abort(new Interrupted(by))
   }
   const names = Object.keys(exitStatus) as EndingSignal[]

@@ -1,9 +1,10 @@
 import { spawnSync } from 'node:child_process'
-import { existsSync, type Stats, statSync } from 'node:fs'
+import { type Stats, statSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
+import { pathToFileURL } from 'node:url'
 import { isProgram, type Program } from '../../dsl/index.js'
 import { irregular, standsAt } from '../files/whole.js'
+import { packageRoot } from '../package-root.js'
 import { thrown } from '../values.js'
 import { Failed } from './io.js'
 
@@ -11,11 +12,8 @@ const fail = (at: string, wanted: string, found: string, next: string): never =>
   throw new Failed([{ _tag: 'BadProgram', at, subject: 'program', wanted, found, next }])
 }
 
-/** The package: from dist/runtime/cli, or from the sources. */
-export const home = (): string => {
-  const here = fileURLToPath(new URL('../../', import.meta.url))
-  return existsSync(join(here, 'package.json')) ? here : fileURLToPath(new URL('../../../', import.meta.url))
-}
+/** The package: the command is a part of it. */
+export const home = (): string => packageRoot() ?? process.cwd()
 
 /**
  * Loads the export made by `program({ … })`, the default export or `program`. TypeScript is loaded through

@@ -39,8 +39,8 @@ export const summaryOf = (info: NativeDeviceInfo): DeviceSummary => ({
 })
 
 /**
- * The devices of this machine: `host` first, then each CUDA device of the driver. Throws if the addon is not
- * built.
+ * The devices of this machine: `host` first, then each CUDA device of the driver. Throws an AddonError where
+ * there is no addon.
  */
 export const devices = (): readonly DeviceSummary[] => {
   const found = native().probe().devices.map(summaryOf)

@@ -1,6 +1,6 @@
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { NativeFailure } from '../addon.js'
-import type { DeviceError } from '../errors.js'
+import { AddonError, type DeviceError } from '../errors.js'
 import { size } from '../values.js'
 import { AllocatorError, poolOfGraphs } from './allocator-error.js'
 import { OutOfMemoryError } from './out-of-memory.js'
@@ -64,19 +64,20 @@ export const openFailure = (error: unknown, device: string, plan?: Plan, index =
   if (ofHeldPool(error))
     return { _tag: 'BadOption', at: device, subject: 'options.pool', ...poolOfGraphs, cause: error }
   if (error instanceof AllocatorError) return refused(error, device)
-  if (!isNativeFailure(error)) {
-    const message = error instanceof Error ? error.message : String(error)
-    const missing = message.includes('not built')
+  if (error instanceof AddonError) {
+    const { _tag, subject, wanted, found, next } = error
+    return { _tag, at: device, subject, wanted, found, next, cause: error }
+  }
+  if (!isNativeFailure(error))
     return {
-      _tag: missing ? 'NoAddon' : 'DriverFailed',
+      _tag: 'DriverFailed',
       at: device,
-      subject: missing ? 'the native addon' : device,
+      subject: device,
       wanted: 'a device that opens',
-      found: message,
-      next: missing ? 'run: npx braid build' : 'run: npx braid doctor',
+      found: error instanceof Error ? error.message : String(error),
+      next: 'run: npx braid doctor',
       cause: error,
     }
-  }
   const base = { at: device, subject: device, code: error.code, cause: error }
   const node = error.node === undefined || error.node < 0 ? undefined : plan?.nodes[error.node]
   if (error.code === 'CUDA_ERROR_OUT_OF_MEMORY') return outOfMemory(error, base, plan, index)

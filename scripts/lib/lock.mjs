@@ -101,25 +101,38 @@ const waitFor = (name, limit) => {
 
 const unwritable = ['EACCES', 'EPERM', 'EROFS', 'ENOSPC', 'EDQUOT']
 
+const explained = error => {
+  if (!unwritable.includes(error.code)) return error
+  return new Stop(
+    `${root} cannot be written (${error.code}), and it is not built, or not from its present sources.\n` +
+      (error.code === 'ENOSPC' || error.code === 'EDQUOT'
+        ? 'Make room on the disk, then run this again.'
+        : 'Build it as its owner, or use a copy that you may write.'),
+  )
+}
+
 /**
- * Runs `work` while no other build of this name runs in this checkout. Waits for one that does, `limit`
- * milliseconds at most. A Stop where the checkout cannot be written.
+ * Runs `work` while no other build of this name runs in this checkout, until what it returns has settled.
+ * Waits for one that does, `limit` milliseconds at most. A Stop where the checkout cannot be written.
  */
 export const withBuildLock = (work, name = 'build', limit = 30 * minute) => {
   let path
+  const release = () => {
+    if (path !== undefined) rmSync(path, { force: true })
+  }
   try {
     mkdirSync(folder, { recursive: true })
     path = waitFor(name, limit)
-    return work()
+    const result = work()
+    if (!(result instanceof Promise)) {
+      release()
+      return result
+    }
+    return result.finally(release).catch(error => {
+      throw explained(error)
+    })
   } catch (error) {
-    if (!unwritable.includes(error.code)) throw error
-    throw new Stop(
-      `${root} cannot be written (${error.code}), and it is not built, or not from its present sources.\n` +
-        (error.code === 'ENOSPC' || error.code === 'EDQUOT'
-          ? 'Make room on the disk, then run this again.'
-          : 'Build it as its owner, or use a copy that you may write.'),
-    )
-  } finally {
-    if (path !== undefined) rmSync(path, { force: true })
+    release()
+    throw explained(error)
   }
 }

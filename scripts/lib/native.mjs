@@ -1,12 +1,14 @@
-// Builds native/ with CMake: the addon, the C++ tests, the benchmarks. Each only when it is stale.
-import { existsSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
+// Builds native/ with CMake: the addon, the C++ tests, the benchmarks. Each only when it is stale; the addon of
+// an installed package anew.
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
+import { readElf, shippingFaults } from './elf.mjs'
 import { withBuildLock } from './lock.mjs'
-import { ask, root, run, Stop } from './run.mjs'
+import { ask, follow, root, run, Stop } from './run.mjs'
 import { files, fingerprint, readStamp, removeStamp, writeStamp } from './stamp.mjs'
-import { generator, needCMake, needCompiler } from './tools.mjs'
+import { generator, needAll, needCMake, needCompiler, needLinux } from './tools.mjs'
 
 const cached = (folder, name) => {
   const cache = join(root, folder, 'CMakeCache.txt')
@@ -41,17 +43,27 @@ const clean = folder => {
     if (name !== addon) rmSync(join(path, name), { recursive: true, force: true })
 }
 
-/** Configures native/ into `folder` with these CMake definitions. Downloads nothing. */
-export const configureNative = (folder = 'native/build', definitions = {}, stdout = 'inherit') => {
-  needCMake()
-  needCompiler()
+const notConfigured = 'CMake could not configure the native part; its own words stand above.'
+const notBuilt = "The native part did not build; the compiler's own words stand above."
+
+/** What CMake is called with to configure native/ into `folder`. It downloads nothing. */
+const configuring = (folder, definitions) => {
+  needLinux()
+  const [, , paths] = needAll(needCMake, needCompiler, headers, generator)
   if (cached(folder, 'CMAKE_HOME_DIRECTORY') !== join(root, 'native')) clean(folder)
   const chosen = cached(folder, 'CMAKE_GENERATOR') ?? generator()
-  const defined = Object.entries({ ...defaults, ...headers(), ...definitions })
+  const defined = Object.entries({ ...defaults, ...paths, ...definitions })
   const args = ['-S', 'native', '-B', folder, '-G', chosen, '-Wno-dev', '--log-level=WARNING']
-  const values = defined.map(([name, value]) => `-D${name}=${value}`)
-  if (run('cmake', [...args, ...values], { stdio: ['ignore', stdout, 'inherit'] }) !== 0)
-    throw new Stop('CMake could not configure the native part; its own words stand above.')
+  return [...args, ...defined.map(([name, value]) => `-D${name}=${value}`)]
+}
+
+const building = (folder, target) => [
+  ...['--build', folder, '--parallel', String(availableParallelism()), '--target', target],
+]
+
+/** Configures native/ into `folder` with these CMake definitions. */
+export const configureNative = (folder = 'native/build', definitions = {}) => {
+  if (run('cmake', configuring(folder, definitions)) !== 0) throw new Stop(notConfigured)
 }
 
 /** A target's stamp file, what it says when the present sources have been built, and whether it does. */
@@ -71,22 +83,90 @@ const stampOf = (folder, definitions, target) => {
 export const isNativeBuilt = () => stampOf('native/build', {}, 'braid').isCurrent
 
 /** Configures and builds a target of native/ where its sources or definitions have changed. */
-export const buildNative = (
-  folder = 'native/build',
-  definitions = {},
-  target = 'braid',
-  stdout = 'inherit',
-) => {
+export const buildNative = (folder = 'native/build', definitions = {}, target = 'braid') => {
   const { path, print, isCurrent } = stampOf(folder, definitions, target)
   if (isCurrent) return
   removeStamp(path)
   console.log(`Building the native part into ${folder} …`)
-  configureNative(folder, definitions, stdout)
-  const args = ['--build', folder, '--parallel', String(availableParallelism()), '--target', target]
-  if (run('cmake', args, { stdio: ['ignore', stdout, 'inherit'] }) !== 0)
-    throw new Stop("The native part did not build; the compiler's own words stand above.")
-  if (target === 'braid') renameSync(join(root, folder, 'linked', addon), join(root, folder, addon))
+  configureNative(folder, definitions)
+  if (run('cmake', building(folder, target)) !== 0) throw new Stop(notBuilt)
+  if (target === 'braid') put(folder)
   writeStamp(path, print)
+}
+
+/** Puts the addon that was linked in the place of the one before. */
+const put = folder => renameSync(join(root, folder, 'linked', addon), join(root, folder, addon))
+
+/** Runs CMake, and shows what it printed if it fails. */
+const quietly = async (args, problem, onLine, signal) => {
+  const { status, output } = await follow('cmake', args, onLine, { signal })
+  signal?.throwIfAborted()
+  if (status === 0) return
+  process.stderr.write(`${output}\n`)
+  throw new Stop(problem)
+}
+
+// A checkout keeps object files, and compiles what has changed. What an installed package has of an earlier build
+// may be of another machine: it builds from nothing, and leaves the addon alone behind.
+const isCheckout = existsSync(join(root, 'tsconfig.json'))
+
+/**
+ * Builds the addon that is loaded here. `step` is called with the number of files that are compiled, and of
+ * all. An abort of `signal` ends the build with the signal's reason.
+ */
+export const buildAddon = (step, signal) =>
+  withBuildLock(async () => {
+    const folder = 'native/build'
+    const { path, print, isCurrent } = stampOf(folder, {}, 'braid')
+    if (isCheckout && isCurrent) return
+    removeStamp(path)
+    try {
+      if (!isCheckout) clean(folder)
+      await quietly(configuring(folder, {}), notConfigured, () => {}, signal)
+      const commands = readFileSync(join(root, folder, 'compile_commands.json'), 'utf8')
+      const all = JSON.parse(commands).length
+      let done = 0
+      const onLine = line => /\bBuilding CXX\b/.test(line) && step(++done, Math.max(done, all))
+      step(0, all)
+      await quietly(building(folder, 'braid'), notBuilt, onLine, signal)
+      put(folder)
+      if (isCheckout) writeStamp(path, print)
+    } finally {
+      if (!isCheckout) clean(folder)
+    }
+  })
+
+/** Where the package has the addon that it ships. */
+export const shipped = 'prebuilt/linux-x64/braid.node'
+
+/**
+ * Builds the addon that the package ships: the addon of this checkout, without the names of its functions. A
+ * Stop where this machine builds one that not every system of the floor can load.
+ */
+export const buildShipped = () => {
+  if (process.arch !== 'x64') throw new Stop(`The addon that is shipped is of x64; this is ${process.arch}.`)
+  const folder = 'native/build'
+  buildNative(folder)
+  const flags = ['CMAKE_CXX_FLAGS', 'CMAKE_MODULE_LINKER_FLAGS'].filter(name => cached(folder, name))
+  if (flags.length > 0)
+    throw new Stop(
+      `${flags.map(name => `${name} is ${cached(folder, name)}`).join('; ')}: what is shipped is built without.\n` +
+        `  Unset CXXFLAGS and LDFLAGS, then: rm -r ${folder} && npm run build -- --shipped`,
+    )
+  const built = join(root, folder, addon)
+  const faults = shippingFaults(readElf(readFileSync(built)))
+  if (faults.length > 0)
+    throw new Stop(
+      `The addon that is built here cannot be shipped:\n${faults.map(fault => `    ${fault}`).join('\n')}\n` +
+        '  Build it on Debian 12, with the static C++ library that comes with g++.',
+    )
+  const stripped = join(root, folder, 'linked', addon)
+  mkdirSync(dirname(stripped), { recursive: true })
+  const strip = cached(folder, 'CMAKE_STRIP') ?? 'strip'
+  if (run(strip, ['--strip-all', '-o', stripped, built]) !== 0)
+    throw new Stop('strip failed; its own words stand above. Debian, Ubuntu: sudo apt-get install binutils')
+  mkdirSync(dirname(join(root, shipped)), { recursive: true })
+  renameSync(stripped, join(root, shipped))
 }
 
 /** Whether GoogleTest can be compiled against. */

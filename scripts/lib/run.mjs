@@ -40,6 +40,44 @@ export const runConcurrently = (command, args, { onOutput, printed = [], ...opti
     child.on('close', (status, signal) => end(signal ? 128 : status))
   })
 
+/**
+ * As `run`, without a terminal: `onLine` gets each line of the output, and all of it is returned beside the
+ * status. An abort of `signal` ends the program and those that it started.
+ */
+export const follow = (command, args, onLine, { signal, env = process.env } = {}) =>
+  new Promise(resolve => {
+    // A group of its own: cmake does not pass signals on to the build that it runs.
+    const child = spawn(command, args, { cwd: root, env, stdio: ['ignore', 'pipe', 'pipe'], detached: true })
+    const end = how => {
+      try {
+        if (child.pid !== undefined) process.kill(-child.pid, how)
+      } catch {
+        // It has ended.
+      }
+    }
+    const stop = () => end('SIGTERM')
+    const kill = () => end('SIGKILL')
+    if (signal?.aborted) stop()
+    signal?.addEventListener('abort', stop)
+    process.on('exit', kill)
+    let output = ''
+    let rest = ''
+    for (const stream of [child.stdout, child.stderr])
+      stream?.setEncoding('utf8').on('data', text => {
+        output += text
+        const lines = (rest + text).split('\n')
+        rest = lines.pop()
+        for (const line of lines) onLine(line)
+      })
+    const close = status => {
+      signal?.removeEventListener('abort', stop)
+      process.off('exit', kill)
+      resolve({ status, output })
+    }
+    child.on('error', () => close(127))
+    child.on('close', (status, how) => close(how ? 128 : status))
+  })
+
 /** What a program says on standard output and error, or undefined where it is missing or fails. */
 export const ask = (command, args, input = '') => {
   const result = spawnSync(command, args, { cwd: root, encoding: 'utf8', input })

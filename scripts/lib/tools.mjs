@@ -28,6 +28,16 @@ export const needNode = (version = process.versions.node) => {
   )
 }
 
+/** The native part maps memory, names threads and finds libraries as Linux does. */
+export const needLinux = (platform = process.platform) => {
+  if (platform === 'linux') return
+  throw new Stop(
+    `The native part is written for Linux; this is ${platform}.\n` +
+      '  Build it in a container, in a virtual machine, or in WSL 2. The language, the compiler, the interpreter ' +
+      'and the verifier need no build.',
+  )
+}
+
 const probe =
   '#include <compare>\n#include <concepts>\n#include <semaphore>\n#include <span>\n' +
   'int main() { return std::span<int>().empty() ? 0 : 1; }\n'
@@ -47,8 +57,7 @@ export const needCompiler = () => {
       present.length
         ? `Found only:\n    ${present.join('\n    ')}`
         : `None of ${candidates.join(', ')} is installed.`
-    }\n  Debian, Ubuntu: sudo apt-get install g++      Fedora: sudo dnf install gcc-c++      ` +
-      'macOS: xcode-select --install',
+    }\n  Debian, Ubuntu: sudo apt-get install g++      Fedora: sudo dnf install gcc-c++      Alpine: apk add g++`,
   )
 }
 
@@ -58,7 +67,7 @@ export const needCMake = () => {
   throw new Stop(
     'CMake 3.20 or newer is needed to build the native part; ' +
       `${version ? `this is ${version.join('.')}` : 'it is not installed'}.\n` +
-      '  Debian, Ubuntu: sudo apt-get install cmake      Fedora: sudo dnf install cmake      macOS: brew install cmake',
+      '  Debian, Ubuntu: sudo apt-get install cmake      Fedora: sudo dnf install cmake      Alpine: apk add cmake',
   )
 }
 
@@ -68,6 +77,23 @@ export const generator = () => {
   if (ask('make', ['--version']) !== undefined) return 'Unix Makefiles'
   throw new Stop(
     'Neither ninja nor make is installed, and CMake needs one.\n' +
-      '  Debian, Ubuntu: sudo apt-get install ninja-build',
+      '  Debian, Ubuntu: sudo apt-get install ninja-build      Fedora: sudo dnf install ninja-build      ' +
+      'Alpine: apk add ninja',
   )
+}
+
+/** Returns what each of these yields; all that is missing is in one Stop. */
+export const needAll = (...needs) => {
+  const missing = []
+  const found = needs.map(need => {
+    try {
+      return need()
+    } catch (error) {
+      if (!(error instanceof Stop)) throw error
+      missing.push(error.message)
+      return undefined
+    }
+  })
+  if (missing.length > 0) throw new Stop(missing.join('\n'))
+  return found
 }
