@@ -1,7 +1,8 @@
 // The body of .ci/run: the checks, the tests, and the C++ tests once more under each sanitizer; one line sums
 // up all of it.
 import { join } from 'node:path'
-import { buildSanitized, sanitizers } from './lib/native.mjs'
+import { withBuildLock } from './lib/lock.mjs'
+import { buildSanitized, buildShipped, sanitizers } from './lib/native.mjs'
 import { entry, root, runConcurrently } from './lib/run.mjs'
 import { check, close, runGoogleTest, tally } from './lib/tally.mjs'
 
@@ -37,6 +38,12 @@ const options = {
 await entry(async () => {
   const sum = tally()
   await child(sum, 'check.mjs')
+  check(sum, 'the addon that the package ships', () =>
+    withBuildLock(() => {
+      buildShipped()
+      return true
+    }),
+  )
   // Concurrently with the tests, at low priority. A build that fails here fails again below, and is counted
   // there.
   const ahead = runConcurrently(process.execPath, [script('build.mjs'), '--sanitized'])

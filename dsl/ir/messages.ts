@@ -27,7 +27,7 @@ const titles = {
   SourceFailed: "A pool's own allocator failed",
   OverBudget: 'The plan does not fit into the memory it may use',
   Unsupported: 'This is not supported',
-  NoAddon: 'The native addon is missing',
+  NoAddon: 'No native addon can be loaded',
   NoDriver: 'There is no working NVIDIA driver',
   NoDevice: 'There is no such device',
   MissingLibrary: 'A library that the plan needs is missing',
