@@ -15,6 +15,8 @@ export const leftToCi = [
   ['spec/conformance/files-cli.test.ts', 'a process for each file, pipe and interruption of braid'],
   ['spec/conformance/explain-cli.test.ts', 'a process for each call of braid explain'],
   ['spec/conformance/build.test.ts', 'builds and their locks, each in processes of its own'],
+  ['spec/conformance/build-command.test.ts', 'builds of a package, each in processes of its own'],
+  ['spec/conformance/no-addon.test.ts', 'a package without an addon, in processes of its own'],
   ['spec/conformance/kept-choices.test.ts', 'a process for each opening of products'],
   ['spec/conformance/watch-cli.test.ts', 'processes of braid run --watch'],
   ['spec/conformance/simulate-cli.test.ts', 'a process for each call of braid simulate'],
