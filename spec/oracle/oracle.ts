@@ -63,6 +63,7 @@ interface Unrolled {
   readonly before: (i: number, j: number) => boolean
   /** Is instance i before the next instance that lane `lane` issues at (t, c)? */
   readonly known: (i: number, lane: number, t: number, c: number) => boolean
+  readonly accesses: ReadonlyMap<number, readonly Access[]>
 }
 
 /** Whether each tick in flight has an arena and lanes of its own. */
@@ -109,11 +110,14 @@ const unroll = (plan: Plan, ticks: number, inCallOrder = false): Unrolled => {
   }
   // Ancestors of each instance, in an order in which all of them come first: tick by tick, its start, then
   // its commands.
-  const above: Set<number>[] = Array.from({ length: size }, () => new Set())
+  // A row of bits for each instance.
+  const words = Math.ceil(size / 32)
+  const above = new Uint32Array(size * words)
+  const before = (i: number, j: number) => ((above[j * words + (i >>> 5)]! >>> (i & 31)) & 1) === 1
   const close = (i: number) => {
     for (const j of into[i]!) {
-      above[i]!.add(j)
-      for (const k of above[j]!) above[i]!.add(k)
+      above[i * words + (j >>> 5)]! |= 1 << (j & 31)
+      for (let w = 0; w < words; w++) above[i * words + w]! |= above[j * words + w]!
     }
   }
   for (let t = 0; t < ticks; t++) {
@@ -121,13 +125,13 @@ const unroll = (plan: Plan, ticks: number, inCallOrder = false): Unrolled => {
     for (let c = 0; c < n; c++) close(at(t, c))
   }
   const known = (i: number, lane: number, t: number, c: number) => {
-    if (above[starts + t]!.has(i)) return true
+    if (before(i, starts + t)) return true
     for (let j = at(t, c) - 1; j >= (apart(plan) ? at(t, 0) : 0); j--) {
-      if (laneOf(plan.commands[j % n]!) === lane) return i === j || above[j]!.has(i)
+      if (laneOf(plan.commands[j % n]!) === lane) return i === j || before(i, j)
     }
     return false
   }
-  return { plan, ticks, at, before: (i, j) => above[j]!.has(i), known }
+  return { plan, ticks, at, before, known, accesses: accessesByRoot(plan, ticks) }
 }
 
 const communicatorOf = ({ nodes }: Plan, command: Command): number | undefined =>
@@ -175,26 +179,27 @@ interface Access {
 
 const rootOf = (plan: Plan, b: number): number => plan.buffers[b]!.alias ?? b
 
-/** Every access of root b in issue order. */
-const accessesOf = (u: Unrolled, b: number, ticks = u.ticks): Access[] => {
-  const all: Access[] = []
-  for (let t = 0; t < ticks; t++) {
-    u.plan.commands.forEach((command, c) => {
+/** By root: every access of it in issue order. */
+const accessesByRoot = (plan: Plan, ticks: number): ReadonlyMap<number, readonly Access[]> => {
+  const byRoot = new Map<number, Access[]>(plan.buffers.map((_, b) => [b, []]))
+  for (let t = 0; t < ticks; t++)
+    plan.commands.forEach((command, c) => {
       if (command[0] !== 'run') return
       for (const [list, write] of [
         [command[3], false],
         [command[4], true],
-      ] as const) {
+      ] as const)
         for (const named of list) {
-          if (rootOf(u.plan, named) !== b) continue
-          const { bytes, aliasOffset = 0 } = u.plan.buffers[named]!
-          all.push({ t, c, lane: command[2], named, write, from: aliasOffset, to: aliasOffset + bytes })
+          const { bytes, aliasOffset = 0 } = plan.buffers[named]!
+          const access = { t, c, lane: command[2], named, write, from: aliasOffset, to: aliasOffset + bytes }
+          byRoot.get(rootOf(plan, named))!.push(access)
         }
-      }
     })
-  }
-  return all
+  return byRoot
 }
+
+const accessesOf = (u: Unrolled, b: number, ticks = u.ticks): readonly Access[] =>
+  (u.accesses.get(b) ?? []).filter(({ t }) => t < ticks)
 
 /** The pieces of [from, to) between which no access begins or ends, each by its first byte. */
 const pieces = (all: readonly Access[], from: number, to: number): number[] => [

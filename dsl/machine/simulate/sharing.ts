@@ -15,8 +15,9 @@ export class Sharing {
   private readonly load: Float64Array
   private count = 0
   private since = 0
-  /** The end of the first run to end at the present speeds; infinite where none is at work. */
-  next = Number.POSITIVE_INFINITY
+  private end = Number.POSITIVE_INFINITY
+  /** Whether runs began or ended since the speeds were found. */
+  private isStale = false
 
   constructor(
     private readonly usage: Usage,
@@ -29,13 +30,22 @@ export class Sharing {
     this.load = new Float64Array(usage.pools)
   }
 
+  /**
+   * The end of the first run to end at the present speeds; infinite where none is at work. Is read before time
+   * goes on, so the speeds are found once for all that begins and ends at a time.
+   */
+  get next(): number {
+    if (this.isStale) this.share()
+    return this.end
+  }
+
   /** The run of a lane begins its work. */
   add(lane: number, run: number, work: number, now: number): void {
     this.advance(now)
     this.lanes[this.count++] = lane
     this.run[lane] = run
     this.left[lane] = work
-    this.share(now)
+    this.isStale = true
   }
 
   /** Calls `ended` for each lane whose run ends now, in the order in which the runs began. */
@@ -53,7 +63,7 @@ export class Sharing {
       else lanes[kept++] = lane
     }
     this.count = kept
-    this.share(now)
+    this.isStale = true
     for (const lane of done) ended(lane)
   }
 
@@ -64,8 +74,8 @@ export class Sharing {
     for (let i = 0; i < this.count; i++) this.left[this.lanes[i]!]! -= past * this.speed[this.lanes[i]!]!
   }
 
-  private share(now: number): void {
-    const { usage, lanes, run, load, left, speed } = this
+  private share(): void {
+    const { usage, lanes, run, load, left, speed, since: now } = this
     const { demand, firstPool } = usage
     load.fill(0)
     for (let i = 0; i < this.count; i++) {
@@ -73,7 +83,8 @@ export class Sharing {
       const at = firstPool[r]!
       for (let p = 0; p < poolsPerDevice; p++) load[at + p]! += demand[r * poolsPerDevice + p]!
     }
-    this.next = Number.POSITIVE_INFINITY
+    this.isStale = false
+    this.end = Number.POSITIVE_INFINITY
     for (let i = 0; i < this.count; i++) {
       const lane = lanes[i]!
       const r = run[lane]!
@@ -83,7 +94,7 @@ export class Sharing {
         if (demand[r * poolsPerDevice + p]! > 0 && load[at + p]! > most) most = load[at + p]!
       speed[lane] = 1 / most
       const end = now + Math.max(0, left[lane]!) * most
-      if (end < this.next) this.next = end
+      if (end < this.end) this.end = end
     }
   }
 }
