@@ -31,7 +31,8 @@ MaybeFailure Program::takeMemory(const MemorySources& sources) {
   return memory.take(spec_, sources);
 }
 
-MaybeFailure Program::load(const ReferenceFactory& reference, bool traced, const PreparedCallback& onPrepared) {
+MaybeFailure Program::load(const ReferenceFactory& reference, bool traced,
+                           const PreparedCallback& onPrepared) {
   if (MaybeFailure failure = enablePeers()) return failure;
   if (MaybeFailure failure = findGraphs(traced)) return failure;
   if (MaybeFailure failure = makeStreams()) return failure;

@@ -40,7 +40,8 @@ std::unique_ptr<Session> Session::begin(std::vector<std::shared_ptr<DeviceMemory
 MaybeFailure Session::finish() {
   Driver& first = *drivers_[0];
   if (const Status status = first.bind(); status != Status::ok) return failureOf(first, status, "bind");
-  if (MaybeFailure failure = program_->load(options_.reference, options_.trace, options_.onPrepared)) return failure;
+  if (MaybeFailure failure = program_->load(options_.reference, options_.trace, options_.onPrepared))
+    return failure;
   if (options_.trace)
     if (MaybeFailure failure = trace_.prepare(*program_)) return failure;
   if (MaybeFailure failure = graphs_.make(*program_, trace_, options_.poison)) return failure;

@@ -1,6 +1,6 @@
 // What `npm test` leaves to `.ci/run`, so that it takes some four minutes on two cores. Every law is still
 // tried: property tests look at a tenth of their cases (spec/fixtures/runs.ts). The files that are left out each
-// start many processes, read whole pages of the documentation, or compile and interpret for ten seconds what
+// start many processes, read whole pages of the documentation, or compile and interpret for many seconds what
 // other files try in small.
 
 /** The share of its cases that a property test looks at in `npm test`. */
@@ -34,6 +34,18 @@ export const leftToCi = [
   ['spec/laws/compiler/least-memory.test.ts', 'training steps, compiled for many budgets'],
   ['spec/laws/machine/rows.test.ts', 'all models of the bench, compiled and predicted'],
   ['spec/laws/verify/bound-kind.test.ts', 'bounds beside those of a slow oracle'],
+  ['spec/conformance/empty-axes.test.ts', 'each operator with each of its axes empty'],
+  ['spec/conformance/gradients.test.ts', 'gradients of each operator, on each device'],
+  ['spec/conformance/one-memory.test.ts', 'sessions and lanes that share the memory of a device'],
+  ['spec/conformance/pool.test.ts', 'graphs of thousands of operations, and their pools'],
+  ['spec/conformance/full-queue.test.ts', 'streams filled with thousands of pieces of work'],
+  ['spec/laws/compiler/fuse-latency.test.ts', 'graphs with fused kernels and without, each predicted'],
+  ['spec/laws/compiler/wait-at-reuse.test.ts', 'plans compiled for many budgets'],
+  ['spec/laws/compiler/place.test.ts', 'work on chosen lanes, predicted for each choice'],
+  ['spec/laws/compiler/devices.test.ts', 'generated graphs for several devices'],
+  ['spec/laws/machine/graph-mode.test.ts', 'models of the bench, compiled in each mode'],
+  ['spec/laws/language/slopes.test.ts', 'gradients beside differences of values'],
+  ['spec/laws/language/long-bodies.test.ts', 'runs of tsc on bodies of hundreds of operations'],
 ]
 
 /** The folder that the C++ tests are built in, apart from the addon's, whose compiler options differ. */
