@@ -104,11 +104,12 @@ export const loadParams = async (
   for (const all of paramsByName(plan)) {
     const [buffer, ...others] = all.filter(({ id }) => !elsewhere.has(id))
     if (buffer === undefined) continue
-    signal?.throwIfAborted()
+    const source = given[buffer.name]!
+    if (typeof source === 'function') signal?.throwIfAborted()
     const spec = specOf(buffer)
     const pinned = buffer.space === 'pinned'
     const bytes = pinned ? pinnedBytes(program, buffer) : new Uint8Array(buffer.bytes)
-    const failure = await fillParam(bytes, given[buffer.name]!, spec, 'params', signal)
+    const failure = await fillParam(bytes, source, spec, 'params', signal)
     if (failure) return failure
     if (!pinned) for (const { id } of [buffer, ...others]) await program.load(id, bytes)
   }

@@ -10,7 +10,7 @@ import { type References, referencesFor } from '../session/references.js'
 import { OpeningFailed, type SharedParams, withBlocks } from '../session/shared-params.js'
 import { size, type ValueSpec } from '../values.js'
 import { type Executable, ProgramExecutable, specInArena } from './executable.js'
-import { closedTree, noRoomFor } from './messages.js'
+import { closedTree, noRoomFor, sourceGivenUp } from './messages.js'
 import { brokenBy, type PreparedTree } from './prepare.js'
 
 /** What an executable is made with. */
@@ -78,6 +78,8 @@ export class Executables {
   private overBudget = false
   /** Aborted when the tree closes: what is being made is given up. */
   private readonly ending = new AbortController()
+  /** Aborted when nobody waits for the sources of parameters any more. */
+  private readonly filling = new AbortController()
 
   constructor(private readonly parts: ExecutableParts) {}
 
@@ -170,11 +172,17 @@ export class Executables {
     await Promise.all(this.closing)
   }
 
+  /** Whatever waits for a source of parameters, or would call one from now on, is not made. */
+  giveUpSources(): void {
+    this.filling.abort()
+  }
+
   /**
    * Refuses to make any from now on, and closes all. Those that are being made are given up: they do not wait
    * for the sources of their parameters.
    */
   async close(): Promise<void> {
+    this.giveUpSources()
     this.ending.abort(closedTree('tree.prepare'))
     await Promise.allSettled([...this.entries.values()].map(({ opening }) => opening))
     const all = [...this.entries.values()].map(({ executable }) => executable?.close())
@@ -234,11 +242,12 @@ export class Executables {
       try {
         // States have their first values already, and keep the present ones.
         const filled = new Set(byBuffer.keys())
-        const failure = await loadParams(plan, program, this.parts.params, filled, signal)
+        const failure = await loadParams(plan, program, this.parts.params, filled, this.filling.signal)
         if (failure !== undefined) throw new OpeningFailed(failure)
         signal.throwIfAborted()
       } catch (error) {
         await program.close()
+        if (error === this.filling.signal.reason) throw new OpeningFailed(sourceGivenUp(name))
         throw error
       }
       return new ProgramExecutable(plan, program, device, onFree)

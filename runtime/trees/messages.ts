@@ -356,6 +356,15 @@ export const reentered = (at: Where, plan: string): TreeError =>
 export const closedTree = (at: string): DisposedError =>
   new DisposedError('this tree', `open it again; call ${at} before it is closed`)
 
+export const sourceGivenUp = (plan: string): DeviceError => ({
+  _tag: 'Cancelled',
+  at: 'params',
+  subject: plan,
+  wanted: 'the values of its parameters before the tree is closed',
+  found: 'a call of tree.close while a source of them had not answered',
+  next: 'await tree.prepare() or the launch before you close the tree; open it again',
+})
+
 export const noLayout = (at: Where, found: unknown, count: number): TreeError =>
   new TreeError({
     _tag: 'UnknownLayout',

@@ -270,7 +270,10 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
     }
   }
 
-  /** Waits for what is in flight, then frees everything. Idempotent. */
+  /**
+   * Waits for what is in flight, then frees everything. Idempotent. Launches that still need a source of parameters
+   * which has not answered fail: nobody knows when it will.
+   */
   close(): Promise<void> {
     this.#closing ??= this.#close()
     return this.#closing
@@ -282,8 +285,11 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
 
   async #close(): Promise<void> {
     lost.unregister(this.#hold)
-    await this.#open.launcher.close()
-    await this.#open.free()
+    const { launcher, executables, free } = this.#open
+    const closed = launcher.close()
+    executables.giveUpSources()
+    await closed
+    await free()
   }
 
   /**
@@ -350,7 +356,8 @@ const decided = async <R extends AnyTree>(launched: Launch): Promise<Decided<R>>
 /**
  * Drives a tree by a stream of decisions: `decisions$.pipe(drive(tree))`. Each decision is one launch, in
  * order, and yields its values when it has completed. The next decision may be made from them: a decision is
- * launched at once when it comes. A refused launch is the Observable's error, after the values of the
+ * launched at once when it comes; where decisions may come faster than the device runs them, let them wait for
+ * `tree.room()` first (`concatMap`), or drop some. A refused launch is the Observable's error, after the values of the
  * launches before it, and no decision after it is launched; its place is that of the call of `drive`.
  */
 export const drive = <R extends AnyTree>(tree: PlanTree<R>): OperatorFunction<Decision<R>, Decided<R>> => {

@@ -1,10 +1,20 @@
 // What a program holds of a tree, and lets go of: blocks that outlive it, blocks that nobody asks for, the tree
 // itself; and how much launches hold that wait.
+import { setImmediate } from 'node:timers/promises'
 import fc from 'fast-check'
+import { concatMap, from, lastValueFrom, map, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
-import { download, graph, mul, orThrow, owned, tree, upload } from '../../../dsl/index.js'
-import { type Block, Device, type PlanTree, params, planTree, TreeError } from '../../../runtime/index.js'
-import { collect, soonCollected } from '../../fixtures/graphs.js'
+import { add, download, graph, mul, orThrow, owned, param, tree, upload } from '../../../dsl/index.js'
+import {
+  type Block,
+  Device,
+  drive,
+  type PlanTree,
+  params,
+  planTree,
+  TreeError,
+} from '../../../runtime/index.js'
+import { collect, soon, soonCollected } from '../../fixtures/graphs.js'
 import { runs } from '../../fixtures/runs.js'
 import { listenForWarnings } from '../../fixtures/warnings.js'
 import { present } from '../devices.js'
@@ -126,6 +136,41 @@ describe.each(present)('what is held of a tree on %s', name => {
       }),
       { numRuns: runs(6) },
     )
+  })
+
+  it('decisions that wait for room are all driven, and those that do not end at the limit', async () => {
+    const decisions = from([...Array(20).keys()]).pipe(
+      map(i => ({ plan: 'prompt', feeds: { x: all(i) } }) as const),
+    )
+    await using t = await treeOn(name, decoder, { waiting: 4096 })
+    const paced = decisions.pipe(concatMap(each => t.room().then(() => each)))
+    expect(await lastValueFrom(paced.pipe(drive(t), toArray()))).toHaveLength(20)
+    await t.evict()
+    const seen: unknown[] = []
+    await expect(decisions.pipe(drive(t)).forEach(each => void seen.push(each))).rejects.toMatchObject({
+      _tag: 'QueueFull',
+    })
+    expect(seen.length).toBeLessThan(20)
+  })
+
+  it('closes though a source of parameters never answers; launches that need none complete', async () => {
+    const more = planned(
+      graph('more', { x: row }, ({ x }) => {
+        const w = param('w', row, { on: 'host' }).pipe(upload(copy))
+        return { y: x.pipe(upload(copy), add(w), download(copy)) }
+      }),
+    )
+    const spec = tree({ plans: { more }, start: ['more'], then: { more: ['more'] } })
+    const hung = await treeOn(name, spec, { params: { w: () => new Promise<void>(() => {}) } })
+    const launched = hung.launch('more', { x: all(1) })
+    const failed = launched.values.catch(error => error)
+    await setImmediate()
+    await hung.close()
+    expect(await failed).toMatchObject({ _tag: 'NotLaunched', found: expect.stringMatching(/tree\.close/) })
+    const quick = await treeOn(name, spec, { params: { w: all(2) } })
+    const { values } = quick.launch('more', { x: all(1) })
+    await quick.close()
+    expect((await values).y[0]).toBe(3)
   })
 
   it('parameters that sessions share are refused in words', async () => {
