@@ -169,8 +169,8 @@ std::string hosted(const KernelSource& source, const KernelSpec& spec, const Ker
 
 using Fill = std::vector<std::uint8_t> (*)(Random&, DType, std::size_t);
 
-// Every kernel of the specs, run on the processor, yields bit for bit what the host device's kernel yields; also
-// where each of the first `inPlace` results lies over the operand of its number, on either.
+// Every kernel of the specs, run on the processor, yields bit for bit what the host device's kernel yields;
+// also where each of the first `inPlace` results lies over the operand of its number, on either.
 void expectHosts(const std::vector<KernelSpec>& specs, Random& random, Fill fill,
                  Multiprocessors multiprocessors = {132, 100 << 10},
                  const std::vector<std::size_t>& inPlace = {}) {
