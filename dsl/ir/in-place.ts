@@ -24,9 +24,9 @@ export type Donations = ReadonlyMap<number, number>
  * whose element at each point is at the place that is written, where both element types have one size.
  *
  * A kernel that reduces rows reads elements in several passes, and writes results of points in the last of
- * them. A thread reads the same points in each pass, which no other one writes. So a result of points may lie over an
- * operand of points. One number a row is read by all threads of the row, at any time: it is written over only
- * where all results are numbers of rows. Then only the thread that writes has to have read.
+ * them. A thread reads the same points in each pass, which no other one writes. So a result of points may lie
+ * over an operand of points. One number a row is read by all threads of the row, at any time: it is written
+ * over only where all results are numbers of rows. Then only the thread that writes has to have read.
  */
 const readsWhereItWrites = (kernel: MapSpec, { read, write, distance }: Overlap): boolean => {
   const { shape, operands, results } = kernel
@@ -35,7 +35,7 @@ const readsWhereItWrites = (kernel: MapSpec, { read, write, distance }: Overlap)
   const isOfRow = result.row === true
   if (isOfRow && results.some(({ row }) => row !== true)) return false
   const { dtype, offset, strides, indexed } = operand
-  // Of one type: else the compiler of the kernel may take the read and the write for those of different memory.
+  // Of two types, the kernel's compiler might take the read and the write for those of different memory.
   if (!isOfRow && hasRows(kernel) && dtype !== result.dtype) return false
   const along = isOfRow ? rowAxis(kernel) : -1
   let dense = 1

@@ -17,8 +17,9 @@ const mostInAll = 2 ** 20
 /**
  * `fires[i]` is the rate of node i, its values in a tick: the least whole numbers in each connected part of
  * the graph. A node that depends on parameters alone is `constant`: it has one value, which is read at any
- * rate; but a hold that counts n instants counts them, and has a constant's value from the n-th on. A node whose value is repeated is `early`, as are those that it is computed from: they come before the
- * first of the values that they belong to.
+ * rate; but a hold that counts n instants counts them, and has a constant's value from the n-th on. A node
+ * whose value is repeated is `early`, as are those that it is computed from: they come before the first of
+ * the values that they belong to.
  */
 export interface Rates {
   readonly fires: Int32Array

@@ -61,7 +61,7 @@ export interface TreeNode {
   readonly plan: number
   readonly contract: Contract
   readonly layout: Layout
-  /** Whether it serves wherever the values lie: all inputs are copied to it, and no kept value is in its way. */
+  /** Whether it serves wherever values lie: inputs are copied to it, and no kept value is in its way. */
   readonly isFallback: boolean
 }
 
@@ -292,9 +292,9 @@ class Exploration {
 
   /**
    * The node of this contract. With k, how many older values of its own a plan may find kept, it has
-   * (`variants` + 1) · (k + 1) nodes at most. From `variants` on, the first is used that writes over no kept value,
-   * also where inputs are moved to their places. If there is none, a node is made for the contract, up to
-   * `variants` · (k + 1); then a fallback.
+   * (`variants` + 1) · (k + 1) nodes at most. From `variants` on, the first is used that writes over no kept
+   * value, also where inputs are moved to their places. If there is none, a node is made for the contract, up
+   * to `variants` · (k + 1); then a fallback.
    *
    * No kept value but those that a fallback makes itself lies where it writes: it is laid out beside all
    * places of kept values so far, and later outputs beside it. So k + 1 fallbacks find a free one.
@@ -369,8 +369,8 @@ class Exploration {
 }
 
 /**
- * The copies after which a node serves a contract, all at once; undefined where it writes over a value that is kept,
- * or one of the copies would, or where the same values do not lie in the arena.
+ * The copies after which a node serves a contract, all at once; undefined where it writes over a value that
+ * is kept, or one of the copies would, or where the same values do not lie in the arena.
  */
 const movesTo = (
   { contract, layout, isFallback }: TreeNode,

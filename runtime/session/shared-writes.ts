@@ -53,7 +53,7 @@ interface Turn {
   readonly own: OwnWrite | undefined
 }
 
-/** The type of a value has become known since its write was called, and its source has not filled the bytes. */
+/** A value's type has become known since its write was called, and its source has not filled the bytes. */
 const unfilled = new Error('a source that has not been called')
 
 export class SharedWrites {

@@ -26,8 +26,9 @@ export interface TreeOptions {
    */
   readonly waiting?: number
   /**
-   * Layouts of one plan, above which a value is moved to where a layout has it instead; default 8. Where values
-   * are kept there may be more: (`variants` + 1) · (k + 1), of a plan that finds k older values of its own kept.
+   * Layouts of one plan, above which a value is moved to where a layout has it instead; default 8. Where
+   * values are kept there may be more: (`variants` + 1) · (k + 1), of a plan that finds k older values of its
+   * own kept.
    */
   readonly variants?: number
   /** Bytes of the arena, where launches that were not laid out ahead need more than those that were. */

@@ -271,8 +271,8 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   }
 
   /**
-   * Waits for what is in flight, then frees everything. Idempotent. Launches that still need a source of parameters
-   * which has not answered fail: nobody knows when it will.
+   * Waits for what is in flight, then frees everything. Idempotent. Launches that still need a source of
+   * parameters which has not answered fail: nobody knows when it will.
    */
   close(): Promise<void> {
     this.#closing ??= this.#close()
@@ -356,9 +356,9 @@ const decided = async <R extends AnyTree>(launched: Launch): Promise<Decided<R>>
 /**
  * Drives a tree by a stream of decisions: `decisions$.pipe(drive(tree))`. Each decision is one launch, in
  * order, and yields its values when it has completed. The next decision may be made from them: a decision is
- * launched at once when it comes; where decisions may come faster than the device runs them, let them wait for
- * `tree.room()` first (`concatMap`), or drop some. A refused launch is the Observable's error, after the values of the
- * launches before it, and no decision after it is launched; its place is that of the call of `drive`.
+ * launched at once when it comes; where decisions may come faster than the device runs them, let them wait
+ * for `tree.room()` first (`concatMap`), or drop some. A refused launch is the Observable's error, after the
+ * values of the launches before it, and no decision after it is launched; its place is that of the call of `drive`.
  */
 export const drive = <R extends AnyTree>(tree: PlanTree<R>): OperatorFunction<Decision<R>, Decided<R>> => {
   const at = here(drive)

@@ -321,9 +321,9 @@ const applied = (base: object, path: Path, { kind, value }: Edit): unknown =>
 
 /**
  * The checks that only the loader can make, since they relate one field to others: ids against the lists that
- * they index, views against their roots, what a run writes against what it reads, sizes against shapes and types, names of ports, kernels against the
- * buffers that they run on, one size for each device, offsets where storage is planned, rows that attention appends against its
- * sizes, the kernel of a convolution against its padded input, and that against memory, an indexed operand
+ * they index, views against their roots, what a run writes against what it reads, sizes against shapes and
+ * types, names of ports, kernels against the buffers that they run on, one size for each device, offsets
+ * where storage is planned, rows that attention appends against its sizes, the kernel of a convolution against its padded input, and that against memory, an indexed operand
  * against the one that has its indices, the results of a batch against one another, and rows, with their
  * dimension, against the shape.
  */
