@@ -14,7 +14,7 @@ import {
   planTree,
   TreeError,
 } from '../../../runtime/index.js'
-import { collect, soon, soonCollected } from '../../fixtures/graphs.js'
+import { collect, soonCollected } from '../../fixtures/graphs.js'
 import { runs } from '../../fixtures/runs.js'
 import { listenForWarnings } from '../../fixtures/warnings.js'
 import { present } from '../devices.js'
