@@ -10,51 +10,60 @@ import { install, isInstalled } from './lib/install.mjs'
 import { withBuildLock } from './lib/lock.mjs'
 import { buildNative, buildSanitized, buildShipped, isNativeBuilt, sanitizers } from './lib/native.mjs'
 import { entry, isMain, root, run, Stop, tool } from './lib/run.mjs'
-import { files, fingerprint, readStamp, writeStamp } from './lib/stamp.mjs'
+import { files, fingerprint, readStamp, removeStamp, writeStamp } from './lib/stamp.mjs'
 import { needNode } from './lib/tools.mjs'
 
-const stampOf = () => {
-  const sources = files(['dsl', 'runtime', 'examples', 'spec/bench', 'spec/fixtures'], path =>
-    path.endsWith('.ts'),
-  )
-  const inputs = files(['tsconfig.json', 'tsconfig.build.json', 'package-lock.json'])
+/** What is made of these TypeScript sources, and of the files that say how, is current if `stamp` holds `print`. */
+const stampOf = (stamp, folders, ...more) => {
+  const sources = files(folders, path => path.endsWith('.ts'))
+  const inputs = files(['tsconfig.json', 'package-lock.json', ...more])
   const print = `${fingerprint([...sources, ...inputs])}\n${sources.join('\n')}`
-  return { sources, print, stamp: readStamp('dist/.stamp') }
+  return { stamp, print, sources, isCurrent: readStamp(stamp) === print }
 }
 
-const isTypeScriptBuilt = () => {
-  const { print, stamp } = stampOf()
-  return stamp === print
+const codeStamp = () =>
+  stampOf('dist/.stamp', ['dsl', 'runtime', 'examples', 'spec/bench', 'spec/fixtures'], 'scripts/bundle.mjs')
+
+/** Runs a compiler whose output is current from then on. A build that is cut short leaves no stamp. */
+const compile = ({ stamp, print }, problem, ...args) => {
+  removeStamp(stamp)
+  if (run(process.execPath, args) !== 0) throw new Stop(problem)
+  writeStamp(stamp, print)
+}
+
+/** Checks the types of dsl/ and runtime/, and writes their declarations into dist/, where these are stale. */
+export const buildDeclarations = () => {
+  const wanted = stampOf('dist/.stamp-types', ['dsl', 'runtime'], 'tsconfig.build.json')
+  if (wanted.isCurrent) return
+  compile(
+    wanted,
+    'TypeScript found the errors above; nothing was run.',
+    tool.tsc,
+    '-p',
+    'tsconfig.build.json',
+  )
+  // The declarations of a source that went away.
+  for (const path of files(['dist/dsl', 'dist/runtime'], path => path.endsWith('.d.ts')))
+    if (!wanted.sources.includes(path.replace(/^dist\/(.*)\.d\.ts$/, '$1.ts'))) rmSync(join(root, path))
 }
 
 /**
- * Compiles dist/ where it is stale. With `checked`, a type error is a Stop; a caller that checks the types
- * itself saves half of the time without.
+ * Builds dist/ where it is stale. With `checked`, a type error is a Stop; a caller that checks the types
+ * itself saves most of the time without.
  */
 export const buildTypeScript = (checked = true) => {
-  const { sources, print, stamp } = stampOf()
-  if (stamp === print) return
-  // A source that went away must not live on in dist.
-  if (
-    stamp
-      .split('\n')
-      .slice(1)
-      .some(path => !sources.includes(path))
-  )
-    rmSync(join(root, 'dist'), { recursive: true, force: true })
-  // A build that is cut short leaves a stamp that fits nothing, and names the sources that dist may hold.
-  writeStamp('dist/.stamp', `unfinished\n${sources.join('\n')}`)
-  console.log('Compiling TypeScript …')
-  const args = [tool.tsc, '-p', 'tsconfig.build.json', ...(checked ? [] : ['--noCheck'])]
-  if (run(process.execPath, args) !== 0) throw new Stop('TypeScript found the errors above; nothing was run.')
-  writeStamp('dist/.stamp', print)
+  const code = codeStamp()
+  if (!code.isCurrent) console.log('Compiling TypeScript …')
+  if (checked) buildDeclarations()
+  if (code.isCurrent) return
+  compile(code, 'rolldown found the errors above.', 'scripts/bundle.mjs')
 }
 
 /** Everything that the examples, the command line and the tests need, from a bare clone on. */
 export const prepare = ({ checked = true } = {}) => {
   needNode()
   // A checkout that is built may be one that cannot be written.
-  if (isInstalled() && isTypeScriptBuilt() && isNativeBuilt()) return
+  if (isInstalled() && codeStamp().isCurrent && isNativeBuilt()) return
   withBuildLock(() => {
     install()
     buildTypeScript(checked)

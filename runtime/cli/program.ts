@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process'
-import { type Stats, statSync } from 'node:fs'
+import { existsSync, type Stats, statSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { join, relative, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { isProgram, type Program } from '../../dsl/index.js'
@@ -16,8 +17,7 @@ const fail = (at: string, wanted: string, found: string, next: string): never =>
 export const home = (): string => packageRoot() ?? process.cwd()
 
 /**
- * Loads the export made by `program({ … })`, the default export or `program`. TypeScript is loaded through
- * tsx. `version`: its files are loaded anew under each number (reload.ts).
+ * Loads the export made by `program({ … })`, the default export or `program`. `version`: its files are loaded anew under each number (reload.ts).
  */
 export const loadProgram = async (path: string, version?: number): Promise<Program> => {
   const file = resolve(path)
@@ -62,7 +62,7 @@ const load = async (
   const built = version === undefined ? builtOf(file) : undefined
   const { href } = pathToFileURL(built ?? file)
   try {
-    if (built === undefined && /\.[mc]?ts$/.test(file)) await startTypeScript(path)
+    if (built === undefined && /\.[mc]?ts$/.test(file)) startTypeScript(path)
     return (await import(version === undefined ? href : `${href}?braid=${version}`)) as Record<
       string,
       unknown
@@ -73,7 +73,7 @@ const load = async (
       path,
       'a file that loads',
       `${thrown(error).replace(/\s*\n\s*/g, ' ')}${placeOf(error, file)}`.replaceAll(/\?braid=\d+/g, ''),
-      'correct the file; its imports run when it is loaded',
+      nextOf(error),
     )
   }
 }
@@ -104,21 +104,65 @@ const builtOf = (file: string): string | undefined => {
   return age !== undefined && age >= statSync(file).mtimeMs ? built : undefined
 }
 
-let typeScript = false
+/** The part of tsx that is used. */
+interface Loader {
+  register(): unknown
+}
 
-/** Loads TypeScript through tsx from now on. */
-export const startTypeScript = async (path: string): Promise<void> => {
-  if (typeScript) return
+/** tsx, from the first folder that has it: the program's, the current one, this package's; else undefined. */
+const tsx = (file: string): Loader | undefined => {
+  for (const from of [file, join(process.cwd(), 'package.json'), fileURLToPath(import.meta.url)]) {
+    const require = createRequire(from)
+    try {
+      require.resolve('tsx/esm/api')
+    } catch {
+      continue
+    }
+    return require('tsx/esm/api') as Loader
+  }
+  return undefined
+}
+
+/** Node's own way, which knows less: it takes the types away, and leaves all other syntax as it is. */
+const stripsTypes = (): boolean => Boolean((process.features as { typescript?: unknown }).typescript)
+
+/** What loads TypeScript, once it is asked for. */
+let loader: 'tsx' | 'node' | 'bun' | undefined
+
+/**
+ * Loads TypeScript from now on, as the file at `path` needs it: through tsx where the program can resolve it,
+ * else by what runs this, if that loads TypeScript.
+ */
+export const startTypeScript = (path: string): void => {
+  if (loader !== undefined) return
+  if (process.versions['bun'] !== undefined) {
+    loader = 'bun'
+    return
+  }
+  let found: Loader | undefined
   try {
-    const { register } = await import('tsx/esm/api')
-    register()
-    typeScript = true
+    found = tsx(resolve(path))
+    found?.register()
   } catch (error) {
+    fail(path, 'tsx, which loads TypeScript', thrown(error), `install it anew: ${installTsx}`)
+  }
+  if (found === undefined && !stripsTypes())
     fail(
       path,
-      'tsx, which loads TypeScript',
-      (error as Error).message,
-      'install it (npm install tsx), or compile the file and give the .js',
+      'something that loads TypeScript: the package tsx, or Node 22.18 or newer',
+      `no tsx, and Node ${process.versions.node}, which loads JavaScript alone`,
+      `${installTsx}; or compile the file and give the .js`,
     )
-  }
+  loader = found === undefined ? 'node' : 'tsx'
+}
+
+const installTsx = 'npm install --save-dev tsx'
+
+/** What to do about an error of loading. */
+const nextOf = (error: unknown): string => {
+  const isSyntax =
+    error instanceof SyntaxError || (error as { code?: unknown }).code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX'
+  return loader === 'node' && isSyntax
+    ? `Node only takes types away; for \`using\`, enums and the like: ${installTsx}`
+    : 'correct the file; its imports run when it is loaded'
 }
