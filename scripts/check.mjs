@@ -1,6 +1,7 @@
 // npm run check: lint and format of both languages, imports between rooms, types, and a build without
 // warnings. Changes no file.
 //   --pictures: only draws the imports anew in docs/internals/architecture.md.
+//   --surface: only writes the public surface anew into spec/golden/surface.txt.
 import { buildTypeScript } from './build.mjs'
 import { install } from './lib/install.mjs'
 import { withBuildLock } from './lib/lock.mjs'
@@ -8,6 +9,7 @@ import { buildNative } from './lib/native.mjs'
 import { nativeRooms, pictures, typescriptRooms } from './lib/rooms.mjs'
 import { ask, checkTypes, entry, run, tool } from './lib/run.mjs'
 import { files } from './lib/stamp.mjs'
+import { surfaceIsShown } from './lib/surface.mjs'
 import { check, close, tally } from './lib/tally.mjs'
 import { needNode } from './lib/tools.mjs'
 
@@ -38,6 +40,11 @@ await entry(() => {
   withBuildLock(install)
   if (process.argv.includes('--pictures')) {
     pictures(true)
+    return 0
+  }
+  if (process.argv.includes('--surface')) {
+    withBuildLock(() => buildTypeScript())
+    surfaceIsShown(true)
     return 0
   }
   const sum = tally()
@@ -74,5 +81,6 @@ await entry(() => {
       return true
     }),
   )
+  check(sum, 'surface: what the package exports', () => surfaceIsShown())
   return close(sum)
 })

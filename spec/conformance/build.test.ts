@@ -144,6 +144,7 @@ describe.runIf(process.platform !== 'win32')('npm start', () => {
     put('dsl/index.ts', '')
     put('native/CMakeLists.txt', '')
     put('node_modules/typescript/bin/tsc', '')
+    for (const door of ['dsl', 'runtime']) put(`.cache/declarations/${door}/index.d.ts`, '')
     put('node_modules/rolldown/index.js', 'exports.build = async () => {}')
     for (const name of ['node-addon-api', 'node-api-headers'])
       symlinkSync(join(root, 'node_modules', name), join(folder, 'node_modules', name))
