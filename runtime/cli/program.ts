@@ -1,8 +1,8 @@
 import { spawnSync } from 'node:child_process'
-import { existsSync, type Stats, statSync } from 'node:fs'
+import { existsSync, readFileSync, type Stats, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { join, relative, resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
+import { dirname, join, relative, resolve } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { isProgram, type Program } from '../../dsl/index.js'
 import { irregular, standsAt } from '../files/whole.js'
 import { packageRoot } from '../package-root.js'
@@ -62,7 +62,7 @@ const load = async (
   const built = version === undefined ? builtOf(file) : undefined
   const { href } = pathToFileURL(built ?? file)
   try {
-    if (built === undefined && /\.[mc]?ts$/.test(file)) startTypeScript(path)
+    if (built === undefined && /\.[mc]?ts$/.test(file)) await startTypeScript(path)
     return (await import(version === undefined ? href : `${href}?braid=${version}`)) as Record<
       string,
       unknown
@@ -73,7 +73,7 @@ const load = async (
       path,
       'a file that loads',
       `${thrown(error).replace(/\s*\n\s*/g, ' ')}${placeOf(error, file)}`.replaceAll(/\?braid=\d+/g, ''),
-      nextOf(error),
+      nextOf(error, file),
     )
   }
 }
@@ -104,22 +104,14 @@ const builtOf = (file: string): string | undefined => {
   return age !== undefined && age >= statSync(file).mtimeMs ? built : undefined
 }
 
-/** The part of tsx that is used. */
-interface Loader {
-  register(): unknown
-}
-
-/** tsx, from the first folder that has it: the program's, the current one, this package's; else undefined. */
-const tsx = (file: string): Loader | undefined => {
-  for (const from of [file, join(process.cwd(), 'package.json'), fileURLToPath(import.meta.url)]) {
-    const require = createRequire(from)
+/** The module of tsx that registers it, from the first folder that has one: the program's, this, the package's. */
+const tsxModule = (file: string): string | undefined => {
+  for (const from of [file, join(process.cwd(), 'package.json'), fileURLToPath(import.meta.url)])
     try {
-      require.resolve('tsx/esm/api')
+      return pathToFileURL(createRequire(from).resolve('tsx/esm')).href
     } catch {
-      continue
+      // Not there.
     }
-    return require('tsx/esm/api') as Loader
-  }
   return undefined
 }
 
@@ -133,36 +125,52 @@ let loader: 'tsx' | 'node' | 'bun' | undefined
  * Loads TypeScript from now on, as the file at `path` needs it: through tsx where the program can resolve it,
  * else by what runs this, if that loads TypeScript.
  */
-export const startTypeScript = (path: string): void => {
+export const startTypeScript = async (path: string): Promise<void> => {
   if (loader !== undefined) return
   if (process.versions['bun'] !== undefined) {
     loader = 'bun'
     return
   }
-  let found: Loader | undefined
+  const found = tsxModule(resolve(path))
   try {
-    found = tsx(resolve(path))
-    found?.register()
+    if (found !== undefined) await import(found)
   } catch (error) {
-    fail(path, 'tsx, which loads TypeScript', thrown(error), `install it anew: ${installTsx}`)
+    fail(path, 'tsx, which loads TypeScript', thrown(error), installTsx)
   }
   if (found === undefined && !stripsTypes())
     fail(
       path,
       'something that loads TypeScript: the package tsx, or Node 22.18 or newer',
       `no tsx, and Node ${process.versions.node}, which loads JavaScript alone`,
-      `${installTsx}; or compile the file and give the .js`,
+      `${installTsx}; or compile the file, and give its .js`,
     )
   loader = found === undefined ? 'node' : 'tsx'
 }
 
-const installTsx = 'npm install --save-dev tsx'
+const installTsx = 'run: npm install --save-dev tsx'
 
-/** What to do about an error of loading. */
-const nextOf = (error: unknown): string => {
-  const isSyntax =
-    error instanceof SyntaxError || (error as { code?: unknown }).code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX'
+/** The `type` of the package.json that a file is under. */
+const packageType = (file: string): unknown => {
+  for (let folder = dirname(file); ; folder = dirname(folder)) {
+    try {
+      return (JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as { type?: unknown }).type
+    } catch {
+      if (folder === dirname(folder)) return undefined
+    }
+  }
+}
+
+/** Whether Node takes a file for CommonJS, by its name. */
+const isCommonJs = (file: string): boolean =>
+  /\.c[jt]s$/.test(file) || (/\.[jt]s$/.test(file) && packageType(file) !== 'module')
+
+/** What to do about an error of loading a file. */
+const nextOf = (error: unknown, file: string): string => {
+  const { code, message } = error as { readonly code?: unknown; readonly message?: unknown }
+  const isSyntax = error instanceof SyntaxError || code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX'
+  if (isCommonJs(file) && (isSyntax || /ES module|top-level await/i.test(String(message))))
+    return 'write "type": "module" in package.json, or name the file .mts or .mjs: a program is an ES module'
   return loader === 'node' && isSyntax
-    ? `Node only takes types away; for \`using\`, enums and the like: ${installTsx}`
+    ? `Node only takes types away; for \`using\`, enums and the like, ${installTsx}`
     : 'correct the file; its imports run when it is loaded'
 }

@@ -36,7 +36,7 @@ export class Reloading {
     const { port1, port2 } = made.#imported
     port1.on('message', (url: string) => made.#watch(fileURLToPath(url)))
     port1.unref()
-    if (/\.[mc]?ts$/.test(path)) startTypeScript(path)
+    if (/\.[mc]?ts$/.test(path)) await startTypeScript(path)
     const folders = ['dsl', 'runtime', 'dist/dsl', 'dist/runtime']
     const own = folders.map(folder => `${pathToFileURL(join(home(), folder)).href}/`)
     made.#own = own
