@@ -30,9 +30,17 @@ interface StackError {
   stackTraceLimit?: number | undefined
 }
 
-// The folders of the language and of the runtime, in the sources or in dist/. Frames in them belong to Braid.
-const own = ['../', '../../runtime/'].map(folder => asPath(new URL(folder, import.meta.url).href))
-const ownFile = (file: string): boolean => own.some(folder => asPath(file).startsWith(folder))
+/** This file; empty in a bundle of the form CommonJS, which has no URL. */
+const self = asPath((import.meta as { readonly url?: string }).url ?? '')
+/** Whether this file is Braid's, in the sources or in dist/. Else a user's bundle has Braid in it. */
+const standsAlone = /[/\\]dsl[/\\]language[/\\](where\.ts|bundle\.js)$/.test(self)
+
+// The folders of the language and of the runtime. Frames in them belong to Braid.
+const own = standsAlone
+  ? ['../', '../../runtime/'].map(folder => asPath(new URL(folder, import.meta.url).href))
+  : []
+const ownFile = (file: string): boolean =>
+  standsAlone ? own.some(folder => asPath(file).startsWith(folder)) : self === '' || asPath(file) === self
 
 const workingDirectory = (): string | undefined => {
   try {
@@ -146,7 +154,9 @@ const firstOf = (_: unknown, sites: readonly Site[]): Captured | undefined => {
     const file = fileOf(site.getFileName() ?? '')
     if (file.foreign) return file.at(site.getLineNumber() ?? 0, site.getColumnNumber() ?? 0)
   }
-  return undefined
+  // The program and Braid are one file: the furthest call that was asked for is the program's, mostly.
+  const last = standsAlone ? undefined : sites.at(-1)
+  return last && fileOf(last.getFileName() ?? '').at(last.getLineNumber() ?? 0, last.getColumnNumber() ?? 0)
 }
 
 // Hazard: `prepareStackTrace` and `stackTraceLimit` are global. They are restored before any other code can
