@@ -1,11 +1,12 @@
 // npm run build: the TypeScript into dist/, the addon into native/build/braid.node; each only when it is
 // stale.
-//   --native: the addon alone. --typescript: dist/ alone. --sanitized: instead, the C++ tests under each
-//   sanitizer, at low priority, so that other work goes first.
+//   --native: the addon alone. --typescript: dist/ alone. --shipped: beside them, the addon that the package
+//   ships, into prebuilt/. --sanitized: instead, the C++ tests under each sanitizer, at low priority, so that
+//   other work goes first.
 import { constants, setPriority } from 'node:os'
 import { install, isInstalled } from './lib/install.mjs'
 import { withBuildLock } from './lib/lock.mjs'
-import { buildNative, buildSanitized, isNativeBuilt, sanitizers } from './lib/native.mjs'
+import { buildNative, buildSanitized, buildShipped, isNativeBuilt, sanitizers } from './lib/native.mjs'
 import { entry, isMain } from './lib/run.mjs'
 import { needNode } from './lib/tools.mjs'
 import { buildDeclarations, compile, stampOf } from './lib/typescript.mjs'

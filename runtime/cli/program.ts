@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { existsSync, readFileSync, type Stats, statSync } from 'node:fs'
+import { readFileSync, type Stats, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -17,7 +17,8 @@ const fail = (at: string, wanted: string, found: string, next: string): never =>
 export const home = (): string => packageRoot() ?? process.cwd()
 
 /**
- * Loads the export made by `program({ … })`, the default export or `program`. `version`: its files are loaded anew under each number (reload.ts).
+ * Loads the export made by `program({ … })`, the default export or `program`. `version`: its files are loaded
+ * anew under each number (reload.ts).
  */
 export const loadProgram = async (path: string, version?: number): Promise<Program> => {
   const file = resolve(path)
