@@ -1,5 +1,5 @@
-// The body of .ci/run: the checks, the tests, and the C++ tests once more under each sanitizer; one line sums
-// up all of it.
+// The body of .ci/run: the checks, the tests, those of the package, and the C++ tests once more under each
+// sanitizer; one line sums up all of it.
 import { join } from 'node:path'
 import { withBuildLock } from './lib/lock.mjs'
 import { buildSanitized, buildShipped, sanitizers } from './lib/native.mjs'
@@ -48,6 +48,7 @@ await entry(async () => {
   // there.
   const ahead = runConcurrently(process.execPath, [script('build.mjs'), '--sanitized'])
   await child(sum, 'test.mjs', '--all')
+  await child(sum, 'test-package.mjs')
   await ahead
   for (const name of sanitizers) {
     let binary

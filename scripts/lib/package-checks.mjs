@@ -116,22 +116,24 @@ export const bundled = user => {
 
 /** Both bundles where node_modules has been copied to, and the one without a package, which is refused. */
 export const copied = user => [
-  'a copy of node_modules, as in a container',
-  () => {
-    const to = mkdtempSync(join(tmpdir(), 'braid-copy-'))
-    try {
-      for (const name of ['inside', 'outside']) user.copyTo(name, to)
-      const alone = say(to, [process.execPath, 'inside/server.js'], user.env)
-      user.copyTo('node_modules', to)
-      const run = name => say(to, [process.execPath, `${name}/server.js`], user.env)
-      return (
-        alone.said.includes('a bundler must leave braid-gpu as an import') &&
-        ['inside', 'outside'].every(name => prints(run(name), 'served 15 and 24'))
-      )
-    } finally {
-      rmSync(to, { recursive: true, force: true })
-    }
-  },
+  [
+    'a copy of node_modules, as in a container',
+    () => {
+      const to = mkdtempSync(join(tmpdir(), 'braid-copy-'))
+      try {
+        for (const name of ['inside', 'outside']) user.copyTo(name, to)
+        const alone = say(to, [process.execPath, 'inside/server.js'], user.env)
+        user.copyTo('node_modules', to)
+        const run = name => say(to, [process.execPath, `${name}/server.js`], user.env)
+        return (
+          alone.said.includes('a bundler must leave braid-gpu as an import') &&
+          ['inside', 'outside'].every(name => prints(run(name), 'served 15 and 24'))
+        )
+      } finally {
+        rmSync(to, { recursive: true, force: true })
+      }
+    },
+  ],
 ]
 
 const bun = { package: '@oven/bun-linux-x64', version: '1.4.5' }
@@ -148,10 +150,13 @@ export const bunRuns = user => {
     }
     const { net, output } = readme()
     user.write('bun/net.ts', net)
-    return prints(
-      say(user.folder, [join(folder, 'node_modules', bun.package, 'bin/bun'), 'bun/net.ts'], user.env),
-      output,
+    const ended = say(
+      user.folder,
+      [join(folder, 'node_modules', bun.package, 'bin/bun'), 'bun/net.ts'],
+      user.env,
     )
+    // Bun prints strings in double quotes.
+    return prints(ended, output.replaceAll("'", '"'))
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }

@@ -20,7 +20,7 @@ import { delimiter, dirname, join } from 'node:path'
 import { buildTypeScript } from '../build.mjs'
 import { install } from './install.mjs'
 import { withBuildLock } from './lock.mjs'
-import * as native from './native.mjs'
+import { buildShipped } from './native.mjs'
 import { root, Stop } from './run.mjs'
 
 /** Runs a program to its end: its status, and all that it says. */
@@ -39,7 +39,7 @@ export const prints = ({ status, said }, ...wanted) => {
 }
 
 // npm's own file, so that it runs where the PATH has Node alone.
-const npmFile = () => {
+export const npmFile = () => {
   const given = process.env.npm_execpath
   if (given?.endsWith('.js')) return given
   for (const folder of (process.env.PATH ?? '').split(delimiter)) {
@@ -66,7 +66,7 @@ export const packed = () => {
   withBuildLock(() => {
     install()
     buildTypeScript()
-    native.buildShipped?.()
+    buildShipped()
   })
   const folder = mkdtempSync(join(tmpdir(), 'braid-pack-'))
   npm(root, process.env, 'pack', '--ignore-scripts', '--pack-destination', folder)
@@ -111,7 +111,7 @@ export const installed = file => {
     write,
     bytes: sizeOf(modules),
     put: (name, from) => write(name, readFileSync(from, 'utf8')),
-    putJavaScript: (name, code) => write(name, javaScript(code)),
+    writeJavaScript: (name, code) => write(name, javaScript(code)),
     /** A package of this checkout's, as if it were installed in the project too. */
     lend: name => {
       mkdirSync(dirname(join(modules, name)), { recursive: true })

@@ -2,8 +2,11 @@
 import * as language from 'braid-gpu'
 import * as runtime from 'braid-gpu/runtime'
 
-for (const [name, value] of Object.entries({ ...language, ...runtime }))
-  if (typeof value === 'function' && value.name !== name) console.log(`${name} is named ${value.name}`)
+for (const [name, value] of Object.entries({ ...language, ...runtime })) {
+  if (typeof value !== 'function') continue
+  const isClass = /^class\b/.test(Function.prototype.toString.call(value))
+  if (isClass ? value.name !== name : value.name.includes('$')) console.log(`${name} is named ${value.name}`)
+}
 
 const { compile, download, graph, matmul, param, tensor, upload } = language
 const wrong = compile(
