@@ -4,8 +4,8 @@
 // for one.
 
 import * as E from 'fp-ts/lib/Either.js'
+import { isNonEmpty } from 'fp-ts/lib/ReadonlyArray.js'
 import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
-import { isNonEmpty } from '../collections/non-empty.js'
 import type { CompileError, CompileErrorTag, GraphIR, GraphNode } from '../ir/graph.js'
 import { limits } from '../ir/limits.js'
 import { liveNodes } from './live.js'

@@ -1,6 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
+import { isNonEmpty } from 'fp-ts/lib/ReadonlyArray.js'
 import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
-import { isNonEmpty } from '../collections/non-empty.js'
 import type { Fault } from '../ir/fault.js'
 import { show } from '../ir/reader.js'
 import { h200, h200x2, h200x8 } from './h200.js'

@@ -48,7 +48,7 @@ describe.runIf(found('npm'))('the package', () => {
 
   it('has no tests, benchmarks, examples, sources of what is built, or builds of this machine alone', () => {
     const wrong =
-      /\.(o|map|test\.ts)$|(?<!\.d)\.ts$|^(?!prebuilt\/).*\.node$|^native\/(build|test|tools\/bench)|^dist\/(spec|examples)|^spec\/(?!plan\.schema)|^examples\//
+      /\.(o|js\.map|test\.ts)$|(?<!\.d)\.ts$|^(?!prebuilt\/).*\.node$|^native\/(build|test|tools\/bench)|^dist\/(spec|examples)|^spec\/(?!plan\.schema)|^examples\//
     expect(files.filter(file => wrong.test(file))).toEqual([])
   })
 

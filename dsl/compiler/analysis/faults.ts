@@ -1,5 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { isNonEmpty } from '../../collections/non-empty.js'
+import { isNonEmpty } from 'fp-ts/lib/ReadonlyArray.js'
 import type { CompileError, CompileErrorTag } from '../../ir/graph.js'
 import type { Passed } from './pass.js'
 
