@@ -63,13 +63,16 @@ const load = (machine: Machine, path: string, refuse: (error: unknown) => never)
 
 type Refusal = readonly [found: string, next: string]
 
-const saying = (error: unknown): string =>
-  String((error as Error | undefined)?.message ?? error).split('\n')[0]!
+/** What the system says of a file that does not load, without the file's name. */
+const saying = (path: string, error: unknown): string => {
+  const text = error instanceof Error ? error.message : String(error)
+  return text.split('\n')[0]!.replace(`${path}: `, '')
+}
 
 const compile = 'run: npx braid build, with a C++20 compiler and CMake'
 
 const broken = (path: string, error: unknown): Refusal => [
-  `${path}, which was built on its own and does not load: ${saying(error)}`,
+  `${path}, which was built here and does not load: ${saying(path, error)}`,
   'run: npx braid build, or remove the file where the package ships one for this machine',
 ]
 
@@ -91,7 +94,7 @@ const unloadable = (machine: Machine, path: string, error: unknown): Refusal => 
   const version = machine.glibc()
   return version !== undefined && isOlder(version, leastGlibc)
     ? [`glibc ${version}`, compile]
-    : [`${path}, which does not load: ${saying(error)}`, compile]
+    : [`${path}, which does not load: ${saying(path, error)}`, compile]
 }
 
 const isOlder = (version: string, least: string): boolean => {

@@ -132,7 +132,7 @@ describe('the addon that is loaded', () => {
     [
       'an addon that does not load',
       { shipped: 'broken' },
-      `/p/${shippedAddon}: what the system says`,
+      `/p/${shippedAddon}, which does not load: what the system says`,
       'build',
     ],
     ['an own build that does not load', { own: 'broken' }, `/p/${ownAddon}`, 'or remove the file'],
@@ -147,7 +147,7 @@ describe('the addon that is loaded', () => {
     const error = refusal({ ...debian, ...part })
     expect(error.found).toContain(found)
     expect(error.next).toContain(next)
-    expect(error.message).toContain('The native addon is missing')
+    expect(error.message).toContain('No native addon can be loaded')
     // Devices, sessions and trees report it by the device's name.
     const { _tag, at, cause, ...rest } = openFailure(error, 'host')
     expect([_tag, at, cause]).toEqual(['NoAddon', 'host', error])
