@@ -61,6 +61,11 @@ const load = (machine: Machine, path: string, refuse: (error: unknown) => never)
   }
 }
 
+/** Where Node was told to load no addon at all, none helps. */
+const forbidden = (error: unknown): boolean =>
+  (error as { code?: unknown } | undefined)?.code === 'ERR_DLOPEN_DISABLED'
+const allow = 'start Node without --no-addons, or with --allow-addons beside --permission'
+
 type Refusal = readonly [found: string, next: string]
 
 /** What the system says of a file that does not load, without the file's name. */
@@ -73,7 +78,9 @@ const compile = 'run: npx braid build, with a C++20 compiler and CMake'
 
 const broken = (path: string, error: unknown): Refusal => [
   `${path}, which was built here and does not load: ${saying(path, error)}`,
-  'run: npx braid build, or remove the file where the package ships one for this machine',
+  forbidden(error)
+    ? allow
+    : 'run: npx braid build, or remove the file where the package ships one for this machine',
 ]
 
 const names: Readonly<Record<string, string>> = { darwin: 'macOS', win32: 'Windows', linux: 'Linux' }
@@ -94,7 +101,7 @@ const unloadable = (machine: Machine, path: string, error: unknown): Refusal => 
   const version = machine.glibc()
   return version !== undefined && isOlder(version, leastGlibc)
     ? [`glibc ${version}`, compile]
-    : [`${path}, which does not load: ${saying(path, error)}`, compile]
+    : [`${path}, which does not load: ${saying(path, error)}`, forbidden(error) ? allow : compile]
 }
 
 const isOlder = (version: string, least: string): boolean => {

@@ -15,10 +15,10 @@ export const progress = output => {
 }
 
 /**
- * Builds the addon of this package or checkout. Throws a Stop that says what is missing; an abort of `signal`
- * ends the build with the signal's reason.
+ * Builds the addon of this package or checkout. Throws a Stop that says what is missing. `interruptible` calls
+ * its argument with a signal, whose abort ends the build with the signal's reason.
  */
-export const buildAddon = async (output, signal) => {
+export const buildAddon = async (output, interruptible) => {
   needNode()
   const step = progress(output)
   let begun = false
@@ -26,7 +26,7 @@ export const buildAddon = async (output, signal) => {
     await build((done, all) => {
       begun = true
       step(done, all)
-    }, signal)
+    }, interruptible)
   } finally {
     // What follows is no part of the line.
     if (begun && output.isTTY) output.write('\n')

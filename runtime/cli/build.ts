@@ -9,7 +9,10 @@ import { home } from './program.js'
 export const usage = 'braid build [--json]'
 
 interface Script {
-  buildAddon(progress: NodeJS.WriteStream, signal: AbortSignal): Promise<void>
+  buildAddon(
+    progress: NodeJS.WriteStream,
+    interruptible: (work: (signal: AbortSignal) => Promise<void>) => Promise<void>,
+  ): Promise<void>
 }
 
 /** Builds the addon of this package, or of this checkout, with the C++ compiler and CMake of this machine. */
@@ -20,7 +23,7 @@ export const build = async (args: readonly string[], out: Output): Promise<numbe
   const { buildAddon } = (await import(script)) as Script
   const began = performance.now()
   try {
-    await interruptible(signal => buildAddon(process.stderr, signal), 'ending the build')
+    await buildAddon(process.stderr, work => interruptible(work, 'ending the build'))
   } catch (error) {
     if (error instanceof Interrupted) return exitStatus[error.by]
     const found = error instanceof Error ? error.message : String(error)
