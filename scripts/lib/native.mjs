@@ -4,7 +4,6 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } 
 import { createRequire } from 'node:module'
 import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
-import { readElf, shippingFaults } from './elf.mjs'
 import { withBuildLock } from './lock.mjs'
 import { ask, follow, root, run, Stop } from './run.mjs'
 import { files, fingerprint, readStamp, removeStamp, writeStamp } from './stamp.mjs'
@@ -160,6 +159,8 @@ export const buildShipped = () => {
         `  Unset CXXFLAGS and LDFLAGS, then: rm -r ${folder} && npm run build -- --shipped`,
     )
   const built = join(root, folder, addon)
+  // A package has no such file: what it builds is for one machine.
+  const { readElf, shippingFaults } = createRequire(import.meta.url)('./elf.mjs')
   const faults = shippingFaults(readElf(readFileSync(built)))
   if (faults.length > 0)
     throw new Stop(
