@@ -11,7 +11,9 @@ const words = (text: string): string => text.replaceAll(/[>\s]+/g, ' ').trim()
 it.each([
   ['node-addon-api', 'LICENSE.md'],
   ['node-api-headers', 'LICENSE'],
-])('the notices have the license of %s, whose headers the addon is compiled with', (name, license) => {
+  ['fp-ts', 'LICENSE'],
+  ['rolldown', 'LICENSE'],
+])('the notices have the license of %s, whose code is in what is shipped', (name, license) => {
   const { version } = JSON.parse(read(`node_modules/${name}/package.json`)) as { version: string }
   const notices = read('THIRD-PARTY.md')
   expect(notices).toContain(`## ${name} ${version}\n`)
