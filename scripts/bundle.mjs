@@ -4,7 +4,7 @@
 // Hazard: modules look for others beside them by import.meta.url. So a chunk lies as deep as its modules do:
 // dsl/language/where.ts, runtime/addon.ts, runtime/cli/*.ts and spec/bench/*.ts under dist/.
 import { rmSync } from 'node:fs'
-import { join, relative, sep } from 'node:path'
+import { dirname, join, relative, sep } from 'node:path'
 import { build } from 'rolldown'
 import { root } from './lib/run.mjs'
 import { files } from './lib/stamp.mjs'
@@ -15,7 +15,7 @@ const entries = [
   'runtime/index.ts',
   'runtime/cli/main.ts',
   'runtime/cli/reload-hooks.ts',
-  ...files(['examples'], path => /\bmain\.ts$/.test(path)),
+  ...files(['examples'], path => /\b(main|program)\.ts$/.test(path)),
   ...files(['spec/bench'], path => path.endsWith('.ts')),
 ]
 
@@ -29,8 +29,8 @@ const chunks = [
   ['dsl/language/bundle', /^dsl\//],
   ['runtime/bundle', /^runtime\/(?!cli\/)/],
   ['runtime/cli/bundle', /^runtime\/cli\/(?!(main|reload-hooks)\.ts$)/],
-  // An example runs when its main.ts is imported; its other files keep their paths.
-  [path => path.slice(0, -3), /^examples\/(?!.*\bmain\.ts$)/],
+  // An example runs when its main.ts is imported.
+  [path => `${dirname(path)}/parts`, /^examples\/(?!.*\bmain\.ts$)/],
   ['spec/fixtures/bundle', /^spec\//],
 ]
 
