@@ -58,7 +58,9 @@ const npm = (cwd, env, ...args) => {
 /** Installs a package from npm's cache or registry into a folder. Throws a Stop where it cannot be had. */
 export const add = (folder, name, env = process.env) => {
   mkdirSync(folder, { recursive: true })
-  npm(folder, env, 'install', '--ignore-scripts', '--prefer-offline', '--prefix', folder, name)
+  // Without a network, a registry that does not answer is asked once.
+  const once = ['--fetch-retries=0', '--fetch-timeout=60000']
+  npm(folder, env, 'install', '--ignore-scripts', '--prefer-offline', ...once, '--prefix', folder, name)
 }
 
 /** Builds what is stale, and packs it. */

@@ -1,4 +1,5 @@
 // The tests of a packed package, each a check of a tally.
+import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { bundled, bunRuns, command, copied, typed } from './package-checks.mjs'
 import { installed, prints, readme, say } from './package-project.mjs'
@@ -54,6 +55,12 @@ export const testPackage = (sum, pack) => {
       return within(user.bytes, 30 * MiB)
     })
     if (user === undefined) return
+    check(sum, 'package: an import reads few files', () => {
+      const code = readdirSync(join(user.modules, 'braid-gpu/dist'), { recursive: true, encoding: 'utf8' })
+      const found = code.filter(path => path.endsWith('.js'))
+      console.log(found.join(', '))
+      return found.length <= 10
+    })
     const checks = [first, command, typed, bundled, copied].flatMap(make => make(user))
     for (const [name, work] of checks) check(sum, `package: ${name}`, work)
     const bun = bunRuns(user)
