@@ -118,6 +118,17 @@ describe.runIf(process.platform === 'linux')('braid build', () => {
     }
   })
 
+  it('is one at a time', async () => {
+    const { put, start, left } = installed()
+    // mkdir fails where another build is inside.
+    const alone = 'if [ "$1" = --build ]; then mkdir busy || exit 1; sleep 0.1; rmdir busy; fi'
+    put('bin/cmake', cmake.replace('\n', `\n${alone}\n`), 0o755)
+    const builds = [start(), start(), start()].map(
+      child => new Promise(resolve => child.on('close', resolve)),
+    )
+    expect([await Promise.all(builds), left()]).toEqual([[0, 0, 0], ['new\n']])
+  })
+
   it('ends the compilers with it, and then leaves nothing', async () => {
     const { folder, put, start, left } = installed()
     put('native/build/braid.node', 'of before')

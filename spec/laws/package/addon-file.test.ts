@@ -176,16 +176,23 @@ describe('the folder of the package', () => {
     put('app/package.json', '{ "name": "app" }')
     put('app/dist/package.json', '{}')
     expect(packageRoot(put('app/dist/main.js', ''))).toBe(home)
-    expect(packageRoot(put('elsewhere/main.js', ''))).toBeUndefined()
   })
 
-  it('is looked for beside the program where a bundle has no file of its own', () => {
+  /** The folder as a program of this path finds it, from a bundle of this URL. */
+  const found = (program: string, bundle: string): string | undefined => {
     const before = process.argv[1]
     try {
-      process.argv[1] = fileURLToPath(put('app/server.cjs', ''))
-      expect(packageRoot('data:text/javascript,')).toBe(join(folder, 'app/node_modules/braid-gpu'))
+      process.argv[1] = fileURLToPath(put(program, ''))
+      return packageRoot(bundle)
     } finally {
       process.argv[1] = before!
     }
+  }
+
+  it('is beside the program where a bundle has no file, or one of the machine that made it', () => {
+    const home = join(folder, 'app/node_modules/braid-gpu')
+    for (const bundle of ['data:text/javascript,', 'file:///of-another-machine/dist/main.js'])
+      expect(found('app/server.cjs', bundle)).toBe(home)
+    expect(found('elsewhere/server.cjs', put('elsewhere/main.js', ''))).toBeUndefined()
   })
 })
