@@ -78,13 +78,15 @@ export class Backward extends Parts {
     private readonly hint: LaneSpec | undefined,
     /** By node of a gradient. */
     private readonly choices: Map<number, Choice> = new Map(),
+    /** By node that rounds a gradient: the gradient before. */
+    private readonly unrounded: Map<number, FlowValue> = new Map(),
   ) {
     super(at)
   }
 
   /** The same on another lane. */
   onLane(lane: LaneSpec | undefined): Backward {
-    return new Backward(this.at, lane, this.choices)
+    return new Backward(this.at, lane, this.choices, this.unrounded)
   }
 
   /** What is 0 where the value was not chosen. */
@@ -148,6 +150,19 @@ export class Backward extends Parts {
 
   cast(x: FlowValue, to: DType): FlowValue {
     return castTo(to, this.at, this.here(x))
+  }
+
+  /** A cast of what was added up in another type on purpose: one that leads back to that type is none. */
+  rounded(x: FlowValue, to: DType): FlowValue {
+    const value = this.cast(x, to)
+    if (value.id !== x.id) this.unrounded.set(value.id, x)
+    return value
+  }
+
+  /** The gradient in the type, without the rounding of a collective before. */
+  castOf(gradient: FlowValue, to: DType): FlowValue {
+    const before = this.unrounded.get(gradient.id)
+    return before?.spec.dtype === to ? this.here(before) : this.cast(gradient, to)
   }
 
   add(a: FlowValue, b: FlowValue): FlowValue {

@@ -5,6 +5,7 @@ import type { FlowValue } from '../builder.js'
 import { allGatherOperator } from '../operators/all-gather.js'
 import { allReduceOperator } from '../operators/all-reduce.js'
 import { allToAllOperator } from '../operators/all-to-all.js'
+import type { GatherGradient } from '../operators/gather-gradient.js'
 import type { Attrs, Operator } from '../operators/operator.js'
 import type { ReduceOp } from '../operators/reduce-op.js'
 import { reduceScatterOperator } from '../operators/reduce-scatter.js'
@@ -89,8 +90,16 @@ export const allReduceRule: Rule = (of, given, make) => [
   },
 ]
 
-export const allGatherRule: Rule = (of, gradient, make) => [
-  () => exchanged(reduceScatterOperator, of, make.whole(gradient, of.output), make, sum),
+/** By the communicator and lane of the gather, and in its type, where its option `gradient` says nothing else. */
+export const allGatherRule: Rule = (of, given, make) => [
+  () => {
+    const { how = 'sum', dtype, communicator, lane } = (of.attrs['gradient'] ?? {}) as GatherGradient
+    const [shard, gradient] = [of.inputs[0]!.spec.dtype, make.whole(given, of.output)]
+    const by = { ...of, lane: lane ?? of.lane }
+    const own = { how, ...(communicator === undefined ? {} : { communicator }) }
+    const wide = make.cast(gradient, dtype ?? shard)
+    return make.rounded(exchanged(reduceScatterOperator, by, wide, make, own), shard)
+  },
 ]
 
 /** What each place has of the extreme is divided there by how many ranks share it. */

@@ -24,6 +24,7 @@ class Reverse {
   /** By node: what its gradient is the sum of. */
   private readonly terms = new Map<number, (FlowValue | Within)[]>()
   private readonly choices = new Map<number, Choice>()
+  private readonly unrounded = new Map<number, FlowValue>()
   private readonly again = new Map<Recomputed, Again>()
   /** By node outside of such parts: the view that stands for it on the way back. */
   private readonly views = new Map<number, number>()
@@ -81,7 +82,7 @@ class Reverse {
     const { nodes } = this.builder
     const { attrs, lane, inputs } = nodes[id]!
     const compute = attrs['communicator'] === undefined ? lane : nodes[inputs[0]!]!.lane
-    return new Backward(this.at, compute, this.choices)
+    return new Backward(this.at, compute, this.choices, this.unrounded)
   }
 
   /**

@@ -6,7 +6,7 @@ import type { Backward, Rule, Within } from './backward.js'
 export const sameRule: Rule = (_of, gradient) => [() => gradient]
 
 export const castRule: Rule = ({ inputs: [x] }, gradient, make) => [
-  () => make.following(make.cast(gradient, x!.spec.dtype), gradient),
+  () => make.following(make.castOf(gradient, x!.spec.dtype), gradient),
 ]
 
 export const reshapeRule: Rule = ({ inputs: [x], output }, gradient, make) => [

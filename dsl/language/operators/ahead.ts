@@ -5,14 +5,18 @@ import type { FlowValue } from '../builder.js'
 import { badAttribute } from '../messages.js'
 import { named, withOptions } from './options.js'
 
-/** The attribute `ahead` of a copy or collective, from the options of its caller: `{ ahead }`, or nothing. */
+/**
+ * The attribute `ahead` of a copy or collective, from the options of its caller, which has `others` too:
+ * `{ ahead }`, or nothing.
+ */
 export const aheadOf = (
   { builder, id, spec }: FlowValue,
   at: Where,
   subject: string,
   options: unknown,
+  others: readonly string[] = [],
 ): { readonly ahead?: number } => {
-  const read = withOptions(options, ['ahead'], () => E.right(named(options)['ahead']))(spec)
+  const read = withOptions(options, ['ahead', ...others], () => E.right(named(options)['ahead']))(spec)
   if (E.isLeft(read)) {
     builder.report(at, subject, read.left)
     return {}

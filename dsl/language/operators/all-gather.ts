@@ -7,6 +7,7 @@ import { maxRank } from '../tensor.js'
 import { here } from '../where.js'
 import { aheadOf } from './ahead.js'
 import { collective, collectiveOperator } from './collective.js'
+import { type GatherGradient, gatherGradientOf } from './gather-gradient.js'
 import type { Device, Led, Shape } from './types.js'
 import { windowReference } from './window.js'
 
@@ -31,6 +32,8 @@ export const allGatherOperator = collectiveOperator({
 export interface AllGatherOptions {
   /** How many gathers of its window may be issued before their reader; at most `ahead + 1` are in memory. */
   readonly ahead?: number
+  /** How its way back adds up what the ranks have. */
+  readonly gradient?: GatherGradient
 }
 
 /**
@@ -39,6 +42,9 @@ export interface AllGatherOptions {
  * collective's alone: compute that follows it runs where `on` decides. Gathers with one `ahead` on one lane
  * form a window, as uploads do: the weights of the next layer arrive while this layer computes. `ahead` is a
  * whole number from 0, else a `BadAttribute`.
+ *
+ * Its gradient is what all ranks have, reduced and scattered: `gradient: { how: 'mean', dtype: 'f32', communicator,
+ * lane }` says how.
  */
 export const allGather = <const N extends number>(
   world: Communicator<N>,
@@ -47,8 +53,9 @@ export const allGather = <const N extends number>(
 ) => {
   const at = here()
   const operator = (x: unknown): unknown =>
-    collective(allGatherOperator, at, x, world, lane, ({ source }) =>
-      aheadOf(source, at, 'allGather', options),
-    )
+    collective(allGatherOperator, at, x, world, lane, call => ({
+      ...aheadOf(call.source, at, 'allGather', options, ['gradient']),
+      ...gatherGradientOf(call, world, options),
+    }))
   return operator as unknown as <D extends DType, S extends Shape>(x: Device<D, S>) => Device<D, Led<N, S>>
 }

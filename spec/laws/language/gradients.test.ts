@@ -190,6 +190,48 @@ describe('gradients', () => {
       }
   })
 
+  it('of gathers are joined as they say: the mean, in a type, by a communicator and on a lane of their own', async () => {
+    const [world, back] = [b.communicator('world', 2), b.communicator('back', 2)]
+    const [wire, home] = [b.lane('wire'), b.lane('home')]
+    const made = (gradient?: Any) =>
+      graph('sharded', { x: tensor('f32', [2]) }, ({ x }: Any) => {
+        const shard = param('shard', tensor('f32', [1]))
+        const whole = shard.pipe(b.cast('bf16'), b.allGather(world, wire, { gradient }), b.reshape([2]))
+        const loss = whole.pipe(b.mul(x.pipe(b.upload(), b.cast('bf16'))), b.cast('f32'), b.sum())
+        return { by: gradients(loss, { shard }).shard.pipe(download()) }
+      })
+    // By rank what its loss changes by: of f32 the sum has bits that bf16 has not.
+    const ranks = [
+      [1, 256],
+      [2 ** -7, 1],
+    ].map(values => ({ x: [Float32Array.from(values)] }))
+    const params = [0, 1].map(() => ({ shard: Float32Array.of(1) }))
+    const found = async (gradient?: Any): Promise<readonly number[]> =>
+      ((await firstValueFrom(b.interpretRanks(made(gradient), { params })(ranks) as never)) as Any).map(
+        ({ by }: Any) => by[0],
+      )
+    expect(await found()).toEqual([1 + 2 ** -7, 256])
+    expect(await found({ dtype: 'f32' })).toEqual([1 + 2 ** -7, 257])
+    expect(await found({ dtype: 'f32', how: 'mean' })).toEqual([0.5 + 2 ** -8, 128.5])
+    const plan = b.orThrow(b.compile(made({ dtype: 'f32', communicator: back, lane: home })))
+    const reduced = plan.nodes.find(({ collective }: Any) => collective?.kind === 'reduceScatter')
+    expect(reduced.collective).toMatchObject({ dtype: 'f32', count: 1 })
+    expect(plan.communicators[reduced.collective.communicator].name).toBe('back')
+    const run = plan.commands.find(([op, node]: Any) => op === 'run' && node === reduced.id)
+    expect(plan.lanes[run[2]].name).toBe('home')
+    const wrong = (gradient: Any): Any => b.compile(made(gradient)).left?.[0]
+    expect(wrong({ how: 'max' })).toMatchObject({ _tag: 'BadAttribute', found: "'max'" })
+    expect(wrong({ dtype: 'i32' })).toMatchObject({
+      _tag: 'BadAttribute',
+      wanted: expect.stringContaining('dtype'),
+    })
+    expect(wrong({ rate: 1 })).toMatchObject({ _tag: 'BadAttribute', found: 'rate' })
+    expect(wrong({ communicator: b.communicator('turned', { groups: [[1, 0]] }) })).toMatchObject({
+      _tag: 'BadAttribute',
+      wanted: expect.stringContaining("one of the groups of 'world'"),
+    })
+  })
+
   it('run on the lanes of what they are of', () => {
     const [first, second, wire] = [b.lane('first'), b.lane('second'), b.lane('wire')]
     const world = b.communicator('world', 2)
