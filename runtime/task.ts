@@ -30,13 +30,15 @@ const dropped = (effect: Effect): void => {
   process.emit('warning', Object.assign(new Error(words), { name: 'BraidWarning', code: 'BRAID_TASK' }))
 }
 
-let collected: FinalizationRegistry<Effect> | undefined
+const collected = new FinalizationRegistry(dropped)
+let isWatched = false
 
-const watchTasks = (): FinalizationRegistry<Effect> => {
+const watchTasks = (): void => {
+  if (isWatched) return
+  isWatched = true
   process.once('exit', () => {
     for (const effect of waiting) dropped(effect)
   })
-  return new FinalizationRegistry(dropped)
 }
 
 /** A task that is run for its effect alone. If it is dropped without having been run, a warning says so. */
@@ -48,7 +50,7 @@ export const effectTask = <E, A>(called: string, run: TaskEither<E, A>): Awaitab
     waiting.delete(effect)
     return run()
   })
-  collected ??= watchTasks()
+  watchTasks()
   collected.register(made, effect)
   return made
 }

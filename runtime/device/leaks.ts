@@ -10,21 +10,19 @@ import type { BlockObserver, BlockRecord, Core } from './core.js'
 export class LeakDetector implements BlockObserver {
   readonly #core: Core
   readonly #records = new Map<number, BlockRecord>()
-  readonly #registry: FinalizationRegistry<BlockRecord>
 
   constructor(core: Core) {
     this.#core = core
-    this.#registry = new FinalizationRegistry(record => this.#collected(record))
   }
 
   made(block: object, record: BlockRecord): void {
     this.#records.set(record.handle, record)
-    this.#registry.register(block, record, block)
+    lost.register(block, { detector: this, record }, block)
   }
 
   freed(block: object, handle: number): void {
     this.#records.delete(handle)
-    this.#registry.unregister(block)
+    lost.unregister(block)
   }
 
   closed(): void {
@@ -40,7 +38,7 @@ export class LeakDetector implements BlockObserver {
     }
   }
 
-  #collected(record: BlockRecord): void {
+  collected(record: BlockRecord): void {
     if (this.#core.closed || this.#records.get(record.handle) !== record) return
     this.#records.delete(record.handle)
     // The program may have moved the memory of a view into another buffer, so pinned memory is freed as
@@ -64,3 +62,10 @@ export class LeakDetector implements BlockObserver {
     process.emitWarning(shown(`${what}.${allocated} ${advice}`), { type: 'BraidLeak' })
   }
 }
+
+interface Lost {
+  readonly detector: LeakDetector
+  readonly record: BlockRecord
+}
+
+const lost = new FinalizationRegistry<Lost>(({ detector, record }) => detector.collected(record))

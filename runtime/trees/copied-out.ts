@@ -10,13 +10,6 @@ export class CopiedOut {
   private readonly alive = new Map<number, number>()
   private made = 0
   private ended: (() => void) | undefined
-  private readonly lost = new FinalizationRegistry<readonly [handle: number, number: number]>(
-    ([handle, number]) => {
-      if (this.alive.get(handle) !== number || this.core.closed) return
-      this.core.device.free(handle)
-      this.freed(handle)
-    },
-  )
 
   constructor(
     private readonly device: Device,
@@ -37,7 +30,7 @@ export class CopiedOut {
     const handle = sharedHandle(block)
     this.alive.set(handle, ++this.made)
     // In development the device finds lost blocks itself, and says so.
-    if (!this.core.development) this.lost.register(block, [handle, this.made])
+    if (!this.core.development) lost.register(block, { from: this, handle, number: this.made })
   }
 
   /** Closes the Device, now or with the last block. */
@@ -46,7 +39,22 @@ export class CopiedOut {
     else this.ended = () => void this.device.close()
   }
 
+  /** Frees a block that the caller has lost. */
+  collected({ handle, number }: Lost): void {
+    if (this.alive.get(handle) !== number || this.core.closed) return
+    this.core.device.free(handle)
+    this.freed(handle)
+  }
+
   private freed(handle: number): void {
     if (this.alive.delete(handle) && this.alive.size === 0) this.ended?.()
   }
 }
+
+interface Lost {
+  readonly from: CopiedOut
+  readonly handle: number
+  readonly number: number
+}
+
+const lost = new FinalizationRegistry<Lost>(block => block.from.collected(block))
