@@ -31,7 +31,8 @@ const chunks = [
   ['runtime/cli/bundle', /^runtime\/cli\/(?!(main|reload-hooks)\.ts$)/],
   // An example runs when its main.ts is imported.
   [path => `${dirname(path)}/parts`, /^examples\/(?!.*\bmain\.ts$)/],
-  ['spec/fixtures/bundle', /^spec\//],
+  // A bench starts its own file in processes of their own.
+  ['spec/fixtures/bundle', /^spec\/(?!bench\/)/],
 ]
 
 const groups = chunks.map(([name, pattern], at) => ({
