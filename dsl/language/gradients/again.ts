@@ -63,8 +63,8 @@ export class Again {
   }
 
   private after(id: number): number {
-    const known = this.gated.get(id)
-    if (known !== undefined) return known
+    const before = this.gated.get(id)
+    if (before !== undefined) return before
     const { spec, place, at } = this.builder.nodes[id]!
     const attrs = { when: 'finish' }
     const gated = this.gates.reduce(

@@ -86,26 +86,28 @@ class Reverse {
   }
 
   /**
-   * By node: the one whose value a rule reads for it. A part that is made again reads what was kept, so what it
-   * was made of is not made again for its sake. A view of a value that is made again is one of the new value.
+   * The node whose value the rule of `reader` reads in place of another node's. A rule within a part reads what
+   * other parts yielded: these values were kept. A view of a value that is made again is a view of the new value.
    */
   private madeAgain(reader: number, gradient: FlowValue): (id: number) => number {
     const { builder, again } = this
-    const own = builder.recomputing.get(reader)
+    const { recomputing } = builder
+    if (recomputing.size === 0) return id => id
+    const within = recomputing.get(reader)
     const found = (id: number): number => {
-      const part = builder.recomputing.get(id)
-      if (part === undefined) return own === undefined ? this.viewed(id, found) : id
-      if (own !== undefined && part !== own) return id
-      const known = again.get(part) ?? new Again(builder, part, [reader, gradient.id])
-      again.set(part, known)
-      return known.of(id)
+      const part = recomputing.get(id)
+      if (part === undefined) return within === undefined ? this.viewed(id, found) : id
+      if (within !== undefined && part !== within) return id
+      const copy = again.get(part) ?? new Again(builder, part, [reader, gradient.id])
+      again.set(part, copy)
+      return copy.of(id)
     }
     return found
   }
 
   private viewed(id: number, found: (id: number) => number): number {
-    const known = this.views.get(id)
-    if (known !== undefined) return known
+    const before = this.views.get(id)
+    if (before !== undefined) return before
     const { name: _, ...node } = this.builder.nodes[id]!
     const [first, ...others] = node.inputs
     const source = operators[node.op]?.mayBeView === true ? found(first!) : first

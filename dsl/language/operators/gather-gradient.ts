@@ -43,19 +43,20 @@ export const gatherGradientOf = (
     wrong("how: 'sum' or 'mean'", show(how), 'say how the gradients of the ranks are joined')
   if (dtype !== undefined && !(typeof dtype === 'string' && isFloat(dtype as FloatType)))
     wrong("dtype: 'f32', 'f16' or 'bf16'", show(dtype), 'leave it out for that of the shard')
-  const own = communicator === undefined ? undefined : builder.communicator(communicator, call.at, call.name)
+  const scatters =
+    communicator === undefined ? undefined : builder.communicator(communicator, call.at, call.name)
   const gathers = builder.communicator(world, call.at, call.name)
-  if (own !== undefined && gathers !== undefined && !sameGroups(own, gathers))
+  if (scatters !== undefined && gathers !== undefined && !sameGroups(scatters, gathers))
     wrong(
       `communicator: one of the groups of ${showCommunicator(gathers)}`,
-      showCommunicator(own),
+      showCommunicator(scatters),
       'give it the same groups under another name',
     )
   return {
     gradient: {
       ...(how === 'mean' ? { how } : {}),
       ...(dtype === undefined ? {} : { dtype: dtype as FloatType }),
-      ...(own === undefined ? {} : { communicator: own }),
+      ...(scatters === undefined ? {} : { communicator: scatters }),
       ...(lane === undefined ? {} : { lane: builder.lane(lane, call.at, call.name) as Lane }),
     },
   }
